@@ -1,0 +1,1 @@
+"""The trainable policy and how it is parallelised."""

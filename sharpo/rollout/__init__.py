@@ -1,0 +1,1 @@
+"""Collect episodes and turn them into rows."""

@@ -1,0 +1,51 @@
+"""Shared helpers: golden comparisons that cannot be loosened, and where test data is found."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+GOLDEN_LIMIT = {torch.float64: 1e-5, torch.float32: 1e-5, torch.bfloat16: 1e-2}
+
+
+def assert_golden(actual, expected, *, atol: float = 1e-5, printed_decimals: int | None = None) -> None:
+    """Compare with hand-derived numbers; refuses a tolerance that would let a wrong number pass.
+
+    ``printed_decimals`` is for constants that were written down rounded: with 4 decimals half a unit of the last
+    place (5e-5) is added to the tolerance.
+    """
+    actual = torch.as_tensor(actual)
+    expected = torch.as_tensor(expected, dtype=actual.dtype)
+    limit = GOLDEN_LIMIT[actual.dtype]
+    if atol > limit:
+        raise AssertionError(f"tolerance {atol} is above {limit} for {actual.dtype}: derive better numbers instead")
+    tolerance = atol + (0.5 * 10**-printed_decimals if printed_decimals is not None else 0.0)
+    assert actual.shape == expected.shape, f"shape {tuple(actual.shape)} is not {tuple(expected.shape)}"
+    gap = (actual - expected).abs().max().item() if actual.numel() else 0.0
+    assert gap <= tolerance, f"largest difference {gap:.3g} > {tolerance:.3g}\nactual {actual}\nexpected {expected}"
+
+
+@pytest.fixture(name="assert_golden")
+def _assert_golden():
+    return assert_golden
+
+
+def data_root() -> Path | None:
+    """Folder of third-party test data: ``SHARPO_DATA``, or ``../shared/data`` beside the repository."""
+    for candidate in (os.environ.get("SHARPO_DATA"), str(REPOSITORY.parent / "shared" / "data")):
+        if candidate and Path(candidate).is_dir():
+            return Path(candidate)
+    return None
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The third-party data, or a skip that says how to get it."""
+    root = data_root()
+    if root is None:
+        pytest.skip("no test data: set SHARPO_DATA to the folder that holds alfworld/valid.tar.xz")
+    return root
