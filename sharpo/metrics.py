@@ -1,0 +1,99 @@
+"""Torchmetrics of episodes: integer counts that add up over ranks, never means of means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor
+from torchmetrics import Metric
+
+from sharpo.episode import Episode
+
+HOUSEHOLD_FAMILIES = ("pick", "look", "clean", "heat", "cool", "pick2")
+
+
+class SuccessByFamily(Metric):
+    """Successes over episodes by task family and over all: counts over counts, summed over ranks.
+
+    Args:
+        families: the environment's families; an episode of another family is refused.
+
+    Example:
+        >>> metric = SuccessByFamily(("pick", "look"))
+        >>> metric.compute()["all"]
+        (0, 0)
+    """
+
+    full_state_update = False
+    successes: Tensor
+    episodes: Tensor
+    turns: Tensor
+    invalid: Tensor
+
+    def __init__(self, families: Sequence[str] = HOUSEHOLD_FAMILIES) -> None:
+        super().__init__()
+        self.families = tuple(families)
+        if "all" in self.families or len(set(self.families)) != len(self.families) or not self.families:
+            raise ValueError(f"SuccessByFamily: families must be distinct names other than 'all', got {families}")
+        zeros = torch.zeros(len(self.families), dtype=torch.int64)
+        for name in ("successes", "episodes"):
+            self.add_state(name, default=zeros.clone(), dist_reduce_fx="sum")
+        for name in ("turns", "invalid"):
+            self.add_state(name, default=torch.zeros((), dtype=torch.int64), dist_reduce_fx="sum")
+
+    def update(self, episodes: Iterable[Episode]) -> None:
+        """Count episodes, their turns and the turns without an action."""
+        for episode in episodes:
+            if episode.task.family not in self.families:
+                raise ValueError(
+                    f"SuccessByFamily: task {episode.task.id!r} has family {episode.task.family!r}, "
+                    f"which is not one of {self.families}"
+                )
+            row = self.families.index(episode.task.family)
+            self.episodes[row] += 1
+            self.successes[row] += int(episode.outcome.success)
+            self.turns += len(episode.turns)
+            self.invalid += sum(turn.action is None for turn in episode.turns)
+
+    def compute(self) -> dict[str, tuple[int, int]]:
+        """Return ``{family: (successes, episodes)}`` and ``all``."""
+        pairs = zip(self.successes.tolist(), self.episodes.tolist(), strict=True)
+        counts = {family: (int(won), int(seen)) for family, (won, seen) in zip(self.families, pairs, strict=True)}
+        counts["all"] = (int(self.successes.sum()), int(self.episodes.sum()))
+        return counts
+
+    def turn_counts(self) -> tuple[int, int]:
+        """Return (turns, turns without an action), summed over ranks like :meth:`compute`."""
+        with self.sync_context():
+            return int(self.turns), int(self.invalid)
+
+
+class MeanOverTokens(Metric):
+    """Mean of a quantity over the tokens a mask marks: Σ x·m / Σ m over all updates and ranks; NaN without tokens.
+
+    Example:
+        >>> metric = MeanOverTokens()
+        >>> metric.update(torch.tensor([[1.0, float("nan")]]), torch.tensor([[True, False]]))
+        >>> metric.compute().item()
+        1.0
+    """
+
+    full_state_update = False
+    total: Tensor
+    tokens: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.add_state("total", default=torch.zeros((), dtype=torch.float64), dist_reduce_fx="sum")
+        self.add_state("tokens", default=torch.zeros((), dtype=torch.int64), dist_reduce_fx="sum")
+
+    def update(self, values: Tensor, mask: Tensor) -> None:
+        """Add the values (B, T) at the marked positions (B, T) bool."""
+        kept = values.detach()[mask]
+        self.total += kept.double().sum()
+        self.tokens += kept.numel()
+
+    def compute(self) -> Tensor:
+        """Return the mean, () float64."""
+        return self.total / self.tokens
