@@ -1,0 +1,202 @@
+"""SharpoModule: the policy as student and as teacher, scored once per epoch, updated by automatic optimisation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import lightning
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from sharpo import scoring
+from sharpo.algorithms.base import Algorithm
+from sharpo.batch import Batch, Scores
+from sharpo.errors import ConfigError, DataError, SharpoError
+from sharpo.policy.causal_lm import CausalPolicy
+from sharpo.policy.parallel import shard
+
+
+class SharpoModule(lightning.LightningModule):
+    """One Lightning epoch is one iteration: score with weights v, update to v+1.
+
+    Args:
+        policy: builds the policy; called once, inside :meth:`configure_model`.
+        algorithm: the credit-assignment method.
+        optimizer: takes named parameters.
+        schedule: takes the optimizer; stepped once per update; None = constant learning rate.
+        temperature: of sampling, of every scoring pass and of the update.
+        gate: compares engine and trainer log-probabilities at every scoring; None = no comparison.
+        max_skipped: this many updates in a row with a gradient that is not finite stop the run.
+    """
+
+    def __init__(
+        self,
+        policy: Callable[[], CausalPolicy],
+        algorithm: Algorithm,
+        optimizer: Callable[..., Optimizer],
+        schedule: Callable[[Optimizer], LRScheduler] | None = None,
+        *,
+        temperature: float = 1.0,
+        gate: scoring.Gate | None = None,
+        max_skipped: int = 3,
+    ) -> None:
+        super().__init__()
+        if temperature <= 0:
+            raise ConfigError(f"temperature must be > 0 for training, got {temperature}")
+        self.make_policy = policy
+        self.make_optimizer = optimizer
+        self.make_schedule = schedule
+        self.algorithm = algorithm
+        self.temperature = temperature
+        self.gate = gate
+        self.max_skipped = max_skipped
+        self.policy_version = 0
+        self.policy: CausalPolicy = None  # type: ignore[assignment]  # built in configure_model
+        self._frozen: tuple[CausalPolicy, ...] = ()  # a tuple: kept out of the parameters and the checkpoint
+        self._skipped_in_a_row = 0
+
+    # -- building ----------------------------------------------------------------------------------------------------
+    def configure_model(self) -> None:
+        """Build the policy once, and shard it when the strategy brings a device mesh."""
+        if self.policy is not None:
+            return
+        policy = self.make_policy()
+        self.parameter_shapes = {name: list(parameter.shape) for name, parameter in policy.named_parameters()}
+        if self.algorithm.needs_reference:
+            reference = self.make_policy().requires_grad_(False).eval()
+            self._frozen = (shard(reference, self.device_mesh),)
+        self.policy = shard(policy, self.device_mesh)
+        resumed_from = getattr(self.trainer, "ckpt_path", None)
+        if self.device_mesh is not None and resumed_from and Path(resumed_from).is_file():
+            # a sharded strategy loads straight into the weights, before on_load_checkpoint can compare
+            saved = torch.load(resumed_from, map_location="cpu", mmap=True, weights_only=True)
+            refuse_other_model(saved["sharpo"]["parameter_shapes"], self.parameter_shapes)
+
+    def configure_optimizers(self) -> Any:
+        """Finish the optimizer and schedule partials; the schedule counts updates."""
+        trained = [(name, p) for name, p in self.policy.named_parameters() if p.requires_grad]
+        optimizer = self.make_optimizer(trained)
+        if self.make_schedule is None:
+            return optimizer
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": {"scheduler": self.make_schedule(optimizer), "interval": "step"},
+        }
+
+    # -- the epoch ---------------------------------------------------------------------------------------------------
+    def on_train_epoch_start(self) -> None:
+        """Score the fresh buffer with the weights that sampled it and let the algorithm assign credit."""
+        buffer = self.trainer.train_dataloader.dataset  # type: ignore[union-attr]
+        if buffer.policy_version != self.policy_version:
+            raise SharpoError(
+                f"the rollouts were sampled by policy version {buffer.policy_version} but the policy is at version "
+                f"{self.policy_version}: collect again before the update"
+            )
+        reference = self._frozen[0].to(self.device) if self._frozen else None
+        with self.trainer.precision_plugin.forward_context():
+            metrics = scoring.score(
+                buffer,
+                self.policy,
+                self.algorithm,
+                temperature=self.temperature,
+                device=self.device,
+                reference=reference,
+                gate=self.gate,
+                lockstep=self.device_mesh is not None,
+            )
+        self._log_epoch({**{f"rollout/{name}": value for name, value in buffer.stats.items()}, **metrics})
+
+    def training_step(self, batch: tuple[Batch, Scores], _: int) -> Tensor:
+        """Do one forward pass and one objective on a micro-batch."""
+        rows, scores = batch
+        mask = rows.attention & (rows.attention.cumsum(1) > 1) if self.algorithm.scores_context else rows.action_mask
+        output = self.policy(
+            rows.token_ids, rows.attention, mask, self.temperature, with_entropy=self.algorithm.needs_entropy
+        )
+        result = self.algorithm.objective(output, scores, rows)
+        shares = {f"train/{name}": value * rows.update.averaging for name, value in result.metrics.items()}
+        self._log_epoch({"train/loss": result.loss.detach(), **shares})  # means of micro-batches: the update's values
+        return result.loss
+
+    def configure_gradient_clipping(
+        self,
+        optimizer: Optimizer,
+        gradient_clip_val: float | None = None,
+        gradient_clip_algorithm: str | None = None,
+    ) -> None:
+        """Clip by the global norm; when it is not finite, drop the gradient and count the skipped update."""
+        if gradient_clip_algorithm not in (None, "norm"):
+            raise ConfigError(f"trainer.gradient_clip_algorithm must be 'norm', got {gradient_clip_algorithm!r}")
+        limit = torch.inf if gradient_clip_val is None else float(gradient_clip_val)
+        norm = torch.nn.utils.clip_grad_norm_(self.policy.parameters(), limit)
+        norm = norm.full_tensor() if hasattr(norm, "full_tensor") else norm  # type: ignore[operator]
+        finite = bool(norm.isfinite())
+        self._skipped_in_a_row = 0 if finite else self._skipped_in_a_row + 1
+        if not finite:
+            optimizer.zero_grad(set_to_none=True)
+        if self._skipped_in_a_row >= self.max_skipped:
+            raise SharpoError(
+                f"the gradient was not finite in {self._skipped_in_a_row} updates in a row: lower optimizer.lr, or "
+                "train in a wider precision"
+            )
+        self._log_epoch({"train/skipped_updates": float(not finite)}, reduce_fx="sum", sync_dist=False)
+        if finite:
+            self._log_epoch({"train/gradient_norm": norm.detach()}, sync_dist=False)
+
+    def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:  # noqa: ARG002
+        """Count the version up after the epoch's last update: before its validation and its checkpoints."""
+        if self.trainer.is_last_batch:
+            self.policy_version += 1
+
+    def validation_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
+        """Do nothing: the batch already holds the episodes, and callbacks count them."""
+
+    def _log_epoch(self, metrics: dict[str, Any], reduce_fx: str = "mean", sync_dist: bool = True) -> None:
+        self.log_dict(
+            {name: torch.as_tensor(value, dtype=torch.float32, device=self.device) for name, value in metrics.items()},
+            on_step=False,
+            on_epoch=True,
+            batch_size=1,
+            reduce_fx=reduce_fx,
+            sync_dist=sync_dist and self.trainer.world_size > 1,
+        )
+
+    # -- checkpoints -------------------------------------------------------------------------------------------------
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Keep the version and the shapes of the weights."""
+        checkpoint["sharpo"] = {
+            "policy_version": self.policy_version,
+            "skipped_in_a_row": self._skipped_in_a_row,
+            "parameter_shapes": self.parameter_shapes,
+        }
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Restore the version.
+
+        Raises:
+            DataError: when the checkpoint holds another model.
+        """
+        saved = checkpoint.get("sharpo")
+        if saved is None:
+            raise DataError("the checkpoint was not written by this program: it holds no policy version")
+        refuse_other_model(saved["parameter_shapes"], self.parameter_shapes)
+        self.policy_version = int(saved["policy_version"])
+        self._skipped_in_a_row = int(saved["skipped_in_a_row"])
+
+
+def refuse_other_model(saved: dict[str, list[int]], current: dict[str, list[int]]) -> None:
+    """Compare the shapes of a checkpoint with those of the policy.
+
+    Raises:
+        DataError: naming the first weight that differs.
+    """
+    for name in sorted(saved.keys() | current.keys()):
+        if saved.get(name) != current.get(name):
+            raise DataError(
+                f"the checkpoint is of another model: weight {name!r} is {saved.get(name, 'absent')} there and "
+                f"{current.get(name, 'absent')} in model.path's model; choose the model the checkpoint was trained from"
+            )
