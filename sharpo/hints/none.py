@@ -1,0 +1,17 @@
+"""No hint: the teacher would see what the student sees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sharpo.episode import EpisodeGroup
+from sharpo.protocols import Hint
+
+
+class NoHint:
+    """Builds no hint for any episode."""
+
+    def build(self, group: EpisodeGroup, member: int, tokenize: Callable[[str], list[int]]) -> Hint | None:
+        """Return None."""
+        del group, member, tokenize
+        return None

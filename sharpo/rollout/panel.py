@@ -1,0 +1,56 @@
+"""A fixed panel of tasks on which a policy is judged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sharpo.env import Split, TextEnv
+from sharpo.episode import Task
+from sharpo.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """The same tasks at every validation.
+
+    Args:
+        split: ``train`` or ``val``.
+        tasks: number of tasks; None = all from ``first`` on of a finite split.
+        temperature: 0 is greedy.
+        samples: episodes per task.
+        first: index of the first task.
+    """
+
+    split: Split = "val"
+    tasks: int | None = None
+    temperature: float = 1.0
+    samples: int = 1
+    first: int = 0
+
+    def __post_init__(self) -> None:
+        if self.split not in ("train", "val"):
+            raise ConfigError(f"panel.split must be 'train' or 'val', got {self.split!r}")
+        if self.temperature < 0:
+            raise ConfigError(f"panel.temperature must be >= 0, got {self.temperature}")
+        if self.samples < 1 or self.first < 0 or (self.tasks is not None and self.tasks < 1):
+            raise ConfigError(
+                f"panel: samples and tasks must be >= 1 and first >= 0, got samples={self.samples}, "
+                f"tasks={self.tasks}, first={self.first}"
+            )
+
+    def select(self, env: TextEnv, rank: int = 0, world: int = 1) -> tuple[Task, ...]:
+        """Return this rank's share: every ``world``-th task from ``first + rank`` on.
+
+        Raises:
+            ConfigError: when the split has too few tasks, or is endless and ``tasks`` is None.
+        """
+        known = env.num_tasks(self.split)
+        if self.tasks is None and known is None:
+            raise ConfigError(f"panel.tasks is null, but split {self.split!r} is endless; give a number")
+        stop = known if self.tasks is None else self.first + self.tasks
+        assert stop is not None
+        if known is not None and (stop > known or self.first >= known):
+            raise ConfigError(
+                f"panel: split {self.split!r} has {known} tasks, wanted {self.first} to {stop - 1}; lower panel.tasks"
+            )
+        return tuple(env.task(self.split, index) for index in range(self.first + rank, stop, world))

@@ -1,0 +1,182 @@
+"""Token ids in, token ids out: prompts from a chat template, spans of what was sampled, the expert's own format."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sharpo.env import ActionFormat, Observed, ParsedAction
+from sharpo.episode import Task, Turn
+from sharpo.errors import ConfigError, DataError
+from sharpo.rollout.prompts import Template
+from sharpo.rollout.spans import token_spans
+
+Style = Literal["append", "windowed"]
+
+_PROBE = ("alpha probe one", "<think>beta probe</think>two", "gamma probe three", "delta four", "epsilon probe five")
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedPrompt:
+    """What the policy reads: token ids (P,) and the index before which a hint is spliced."""
+
+    ids: tuple[int, ...]
+    hint_at: int
+
+
+class Renderer:
+    """Renders prompts with the tokenizer's own chat template and never re-tokenises what the model wrote.
+
+    ``append`` keeps one growing conversation: next prompt = last prompt + last sampled ids + the rest of the closed
+    turn + the next user message + the generation prompt. ``windowed`` gives each turn one fresh user message with the
+    last ``history`` observation-action pairs.
+
+    Args:
+        tokenizer_path: folder with a tokenizer and its chat template.
+        style: ``append`` or ``windowed``.
+        template: name of the files ``envs/prompts/<template>_first.txt`` (first turn) and ``<template>.txt`` (later).
+        history: observation-action pairs shown by ``windowed``.
+        action_format: ``plain`` or ``tags``: how an expert writes its action.
+
+    Raises:
+        ConfigError: when the chat template is missing, rewrites messages, or is not append-only.
+    """
+
+    def __init__(
+        self,
+        tokenizer_path: str,
+        *,
+        style: Style,
+        template: str,
+        history: int = 2,
+        action_format: ActionFormat = "tags",
+    ) -> None:
+        if style not in ("append", "windowed"):
+            raise ConfigError(f"prompt.style must be 'append' or 'windowed', got {style!r}")
+        if history < 0:
+            raise ConfigError(f"prompt.history must be >= 0, got {history}")
+        if action_format not in ("plain", "tags"):
+            raise ConfigError(f"prompt.action_format must be 'plain' or 'tags', got {action_format!r}")
+        self.style, self.history, self.action_format = style, history, action_format
+        self.first = Template.load(f"{template}_first")
+        self.later = Template.load(template)
+        if not self.first.hinted or (style == "windowed" and not self.later.hinted):
+            raise ConfigError(f"prompt.template={template}: a line {{hint}} must say where a hint is spliced in")
+        self.path = str(tokenizer_path)
+        self._tokenizer = _load(self.path)
+        self._close, self._suffix = self._read_chat_template()
+        close_ids = self._encode(self._close)
+        if not close_ids or close_ids[0] not in self._tokenizer.all_special_ids:
+            raise ConfigError(
+                f"model {self.path}: its chat template closes an assistant turn with {self._close!r}, which does not "
+                "begin with a special token; a policy needs one token that ends its turn"
+            )
+        self._open = self._close[len(self._tokenizer.decode([close_ids[0]])) :]
+        eos = self._tokenizer.eos_token_id
+        self.turn_end: tuple[int, ...] = tuple(dict.fromkeys([close_ids[0], *([] if eos is None else [eos])]))
+        """Stop ids; the first is the chat template's own end of turn."""
+        pad = self._tokenizer.pad_token_id
+        self.pad_id: int = self.turn_end[0] if pad is None else pad
+
+    # -- prompts ---------------------------------------------------------------------------------------------------
+    def prompt(self, task: Task, turns: Sequence[Turn], observed: Observed) -> RenderedPrompt:
+        """Return the prompt of the turn that follows ``turns``, given what the environment shows now."""
+        template = self.later if turns else self.first
+        before, after = template.fill(task, turns, observed, self.history)
+        if not turns or self.style == "windowed":
+            return self._fresh(before, after)
+        last = turns[-1]
+        ended = bool(last.action_ids) and last.action_ids[-1] in self.turn_end
+        closing = () if ended else self.turn_end[:1]
+        bridge = self.tokenize(self._open + (before + after).strip() + self._suffix)
+        return RenderedPrompt((*last.prompt_ids, *last.action_ids, *closing, *bridge), last.hint_at)
+
+    def _fresh(self, before: str, after: str) -> RenderedPrompt:
+        content = before + after
+        text = self._chat([("user", content)])
+        at = text.rfind(content)
+        if at < 0:
+            raise ConfigError(f"model {self.path}: its chat template rewrites the user's message; it cannot be used")
+        cut = at + len(before)
+        head = self.tokenize(text[:cut])
+        return RenderedPrompt((*head, *self.tokenize(text[cut:])), len(head))
+
+    # -- text and tokens -------------------------------------------------------------------------------------------
+    def tokenize(self, text: str) -> list[int]:
+        """Return the ids of a text.
+
+        Raises:
+            DataError: when the tokenizer does not know a word; the message names the words.
+        """
+        ids = self._encode(text)
+        unknown = self._tokenizer.unk_token_id
+        if unknown is not None and unknown in ids and str(self._tokenizer.unk_token) not in text:
+            words = sorted({word for word in text.split() if unknown in self._encode(word)})
+            raise DataError(
+                f"the tokenizer of {self.path} does not know {words or [text]}; rebuild the tiny model from this "
+                "environment's own lexicon, or choose a model whose tokenizer covers any text"
+            )
+        return ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of token ids, special tokens included."""
+        return str(self._tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False))
+
+    def text(self, action_ids: Sequence[int]) -> str:
+        """Return the text of sampled ids without the stop token."""
+        return self.decode(self._body(action_ids))
+
+    def spans(self, action_ids: Sequence[int], parsed: ParsedAction | None) -> dict[str, tuple[int, int]]:
+        """Return the token ranges inside ``action_ids`` of the parts that ``parsed`` found in :meth:`text`."""
+        return {} if parsed is None else token_spans(self._body(action_ids), parsed.chars, self.decode)
+
+    def action_ids(self, action: str) -> list[int]:
+        """Return an action as an expert writes it in the agent's format, the end of turn included."""
+        text = action if self.action_format == "plain" else f"<think></think><action>{action}</action>"
+        return [*self.tokenize(text), self.turn_end[0]]
+
+    def _body(self, action_ids: Sequence[int]) -> Sequence[int]:
+        return action_ids[:-1] if action_ids and action_ids[-1] in self.turn_end else action_ids
+
+    def _encode(self, text: str) -> list[int]:
+        return list(self._tokenizer.encode(text, add_special_tokens=False))
+
+    # -- the chat template -----------------------------------------------------------------------------------------
+    def _chat(self, messages: Sequence[tuple[str, str]]) -> str:
+        conversation = [{"role": role, "content": content} for role, content in messages]
+        return str(self._tokenizer.apply_chat_template(conversation, tokenize=False, add_generation_prompt=True))
+
+    def _read_chat_template(self) -> tuple[str, str]:
+        """Return the text between an assistant's words and the next user's, and between the user's and the next turn.
+
+        Found by rendering a dummy conversation of one, two and three turns and comparing.
+        """
+        u1, a1, u2, a2, u3 = _PROBE
+        if self.style == "windowed":
+            a1 = a2
+        one = self._chat([("user", u1)])
+        two = self._chat([("user", u1), ("assistant", a1), ("user", u2)])
+        close, found, suffix = two.rpartition(a1)[2].partition(u2)
+        if not found:
+            raise ConfigError(f"model {self.path}: cannot find the end of an assistant turn in its chat template")
+        if self.style == "append":
+            three = self._chat([("user", u1), ("assistant", a1), ("user", u2), ("assistant", a2), ("user", u3)])
+            if two != one + a1 + close + u2 + suffix or three != two + a2 + close + u3 + suffix:
+                raise ConfigError(
+                    f"model {self.path}: its chat template is not append-only (an earlier turn changes, for example "
+                    "its thinking is removed, when the next is added); use prompt.style=windowed or another model"
+                )
+        return close, suffix
+
+
+def _load(path: str) -> Any:
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(path)
+    except (OSError, ValueError) as error:
+        raise DataError(f"model {path}: no tokenizer can be loaded from it ({error})") from error
+    if not tokenizer.chat_template:
+        raise ConfigError(f"model {path}: its tokenizer has no chat template; choose an instruction-tuned model")
+    return tokenizer

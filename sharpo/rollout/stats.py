@@ -1,0 +1,82 @@
+"""Counts and seconds of a collection; sums over ranks and the metrics that follow from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+REASONS = ("turn_limit", "episode_tokens", "context_window", "env_timeout", "env_error")
+Sum = Callable[[Sequence[float]], Sequence[float]]
+
+
+@dataclass
+class CollectStats:
+    """What a collection did; plain sums, so that ranks add up.
+
+    Args:
+        episodes: finished episodes that were kept or dropped with their group.
+        successes: of these, how many succeeded.
+        reward: sum of their returns.
+        turns: turns played.
+        invalid: turns whose text held no action.
+        tokens: sampled tokens.
+        prompt_tokens: tokens of all prompts.
+        retries: environments begun a second time after a failed start.
+        lost_episodes: plays without a single turn.
+        lost_groups: groups left out because a member was lost.
+        seconds_engine: in the engine.
+        seconds_env: waiting for environments while the engine had nothing to do.
+        seconds_render: rendering and parsing.
+        seconds_total: wall clock.
+        truncated: episodes stopped by us, by reason.
+        families: successes and episodes by family.
+    """
+
+    episodes: int = 0
+    successes: int = 0
+    reward: float = 0.0
+    turns: int = 0
+    invalid: int = 0
+    tokens: int = 0
+    prompt_tokens: int = 0
+    retries: int = 0
+    lost_episodes: int = 0
+    lost_groups: int = 0
+    seconds_engine: float = 0.0
+    seconds_env: float = 0.0
+    seconds_render: float = 0.0
+    seconds_total: float = 0.0
+    truncated: dict[str, int] = field(default_factory=dict)
+    families: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def metrics(self, reduce: Sum | None = None, world: int = 1) -> dict[str, float]:
+        """Return ``rollout/...`` metrics over all ranks.
+
+        Args:
+            reduce: adds a list of numbers over ranks; None = one process.
+            world: number of ranks.
+        """
+        names = [name for name in self.__dataclass_fields__ if name not in ("truncated", "families")]
+        local = [float(getattr(self, name)) for name in names]
+        local += [float(self.truncated.get(reason, 0)) for reason in REASONS]
+        total = list(reduce(local)) if reduce else local
+        sums = dict(zip(names, total[: len(names)], strict=True))
+        per_episode, seconds = max(sums["episodes"], 1.0), sums["seconds_total"] / world
+        out = {
+            "rollout/success": sums["successes"] / per_episode,
+            "rollout/reward_mean": sums["reward"] / per_episode,
+            "rollout/turns_mean": sums["turns"] / per_episode,
+            "rollout/episodes": sums["episodes"],
+            "rollout/tokens": sums["tokens"],
+            "rollout/prompt_tokens": sums["prompt_tokens"],
+            "rollout/tokens_per_s": sums["tokens"] / seconds if seconds > 0 else 0.0,
+            "rollout/invalid_share": sums["invalid"] / max(sums["turns"], 1.0),
+            "rollout/retries": sums["retries"],
+            "rollout/lost_episodes": sums["lost_episodes"],
+            "rollout/lost_groups": sums["lost_groups"],
+        }
+        for part in ("engine", "env", "render", "total"):
+            out[f"rollout/seconds_{part}"] = sums[f"seconds_{part}"] / world
+        for reason, count in zip(REASONS, total[len(names) :], strict=True):
+            out[f"rollout/truncated_{reason}"] = count
+        return out
