@@ -1,0 +1,191 @@
+"""The household expert: a few lines per family over a game's facts, either informed or limited to what was shown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sharpo.envs.games import Fact, Game, Node
+
+_TREATMENT = {
+    "clean": ("cleanobject", "sinkbasintype", "isclean"),
+    "heat": ("heatobject", "microwavetype", "ishot"),
+    "cool": ("coolobject", "fridgetype", "iscool"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What a task asks for: its family, the target class and the destination (for ``look`` the lamp) class."""
+
+    family: str
+    target: str
+    destination: str
+
+
+class Floor:
+    """The part of a game that never changes: where receptacles stand, what they are, in the order they are listed.
+
+    Args:
+        game: the loaded game.
+        goal: what its task asks for.
+    """
+
+    def __init__(self, game: Game, goal: Goal) -> None:
+        self.game = game
+        self.goal = goal
+        self.location = {fact[1]: fact[2] for fact in game.static if fact[0] == "receptacleatlocation"}
+        self.receptacles = tuple(sorted(self.location))
+        self.openable = {fact[1] for fact in game.static if fact[0] == "openable"}
+        types = {fact[1]: fact[2] for fact in game.static if fact[0] in ("receptacletype", "objecttype")}
+        self.of_type = {kind: tuple(sorted(e for e in types if types[e] == kind)) for kind in set(types.values())}
+        self.listed = self._listed()
+
+    def _listed(self) -> tuple[str, ...]:
+        shown = re.findall(r"\ban? ([a-z]+ \d+)", self.game.intro.partition("Your task")[0])
+        by_name = {self.game.name[receptacle].strip(): receptacle for receptacle in self.receptacles}
+        return tuple(by_name[name] for name in shown if name in by_name)
+
+    def kind(self, name: str) -> tuple[str, ...]:
+        """Return the entities of a class."""
+        return self.of_type.get(f"{name.lower()}type", ())
+
+
+class View:
+    """One state read for the expert.
+
+    Args:
+        floor: the unchanging part.
+        node: the state.
+    """
+
+    def __init__(self, floor: Floor, node: Node) -> None:
+        self.floor = floor
+        facts = floor.game.facts(node)
+        self.facts: frozenset[Fact] = facts
+        here = next(fact[2] for fact in facts if fact[0] == "atlocation")
+        self.here = tuple(place for place in floor.receptacles if floor.location[place] == here)
+        self.held = next((fact[2] for fact in facts if fact[0] == "holds"), None)
+        self.inside: Mapping[str, str] = {fact[1]: fact[2] for fact in facts if fact[0] == "inreceptacle"}
+        self.opened = {fact[1] for fact in facts if fact[0] == "opened"}
+        self.commands: dict[tuple[str, ...], str] = {}
+        kind = floor.game.kind
+        for command, (_, words) in node.commands.items():
+            things = tuple(word for word in words[1:] if kind.get(word) in ("object", "receptacle"))
+            self.commands.setdefault((words[0], *things), command)
+
+    def closed(self, place: str) -> bool:
+        """Return True when a receptacle hides what it holds."""
+        return place in self.floor.openable and place not in self.opened
+
+    def shown(self) -> frozenset[str]:
+        """Return the receptacles whose content the agent sees now."""
+        return frozenset(place for place in self.here if not self.closed(place))
+
+
+def view(floor: Floor, node: Node) -> View:
+    """Return the reading of a state, made once per state."""
+    found = node.cache.get("view")
+    if found is None:
+        found = node.cache["view"] = View(floor, node)
+    return found
+
+
+def advise(floor: Floor, node: Node, seen: frozenset[str] | None) -> str | None:
+    """Return the expert's next command, None when the game is won.
+
+    Args:
+        floor: the unchanging part of the game.
+        node: the present state.
+        seen: receptacles whose content the agent has been shown; None for the informed expert, which knows all.
+    """
+    key = ("advice", seen)
+    if key not in node.cache:
+        now = view(floor, node)
+        known = frozenset(floor.receptacles) if seen is None else seen
+        node.cache[key] = None if node.won else _next(now, known)
+    return node.cache[key]
+
+
+def _next(now: View, known: frozenset[str]) -> str | None:
+    floor, goal = now.floor, now.floor.goal
+    targets = floor.kind(goal.target)
+    if now.held is not None:
+        if now.held not in targets:
+            return _set_down(now)
+        return _use_lamp(now, known) if goal.family == "look" else _deliver(now, now.held)
+    goals = floor.kind(goal.destination) if goal.family != "look" else ()
+    home = _home(now, goals)
+    ready = {fact[1] for fact in now.facts if fact[0] == _TREATMENT.get(goal.family, ("", "", ""))[2]}
+    wanted = [
+        item
+        for item in targets
+        if now.inside.get(item) in known and not (goal.family == "pick2" and now.inside[item] == home)
+    ]
+    wanted.sort(key=lambda item: (item not in ready, now.inside[item] not in now.here))
+    if not wanted:
+        return _explore(now, known)
+    place = now.inside[wanted[0]]
+    return _approach(now, place) or now.commands.get(("pickupobject", wanted[0], place))
+
+
+def _home(now: View, goals: tuple[str, ...]) -> str:
+    """Return the destination receptacle: the one that holds most targets, then the first that is listed."""
+    targets = now.floor.kind(now.floor.goal.target)
+    order = now.floor.listed
+    return max(
+        goals,
+        key=lambda place: (sum(now.inside.get(item) == place for item in targets), -order.index(place)),
+        default="",
+    )
+
+
+def _go(now: View, place: str) -> str | None:
+    return None if place in now.here else now.commands.get(("gotolocation", place))
+
+
+def _approach(now: View, place: str) -> str | None:
+    """Return the command that leads to an open receptacle; None when the agent stands at it and it is open."""
+    return _go(now, place) or (now.commands.get(("openobject", place)) if now.closed(place) else None)
+
+
+def _explore(now: View, known: frozenset[str]) -> str | None:
+    left = [place for place in now.floor.listed if place not in known]
+    left.sort(key=lambda place: place not in now.here)
+    return _approach(now, left[0]) if left else None
+
+
+def _deliver(now: View, item: str) -> str | None:
+    floor, goal = now.floor, now.floor.goal
+    if goal.family in _TREATMENT:
+        verb, appliance, done = _TREATMENT[goal.family]
+        if (done, item) not in now.facts:
+            for place in now.here:
+                if (verb, place, item) in now.commands:
+                    return now.commands[verb, place, item]
+            return _go(now, floor.of_type[appliance][0])
+    home = _home(now, floor.kind(goal.destination))
+    return _approach(now, home) or now.commands.get(("putobject", item, home))
+
+
+def _use_lamp(now: View, known: frozenset[str]) -> str | None:
+    lamps = [lamp for lamp in now.floor.kind(now.floor.goal.destination) if now.inside.get(lamp) in known]
+    if not lamps:
+        return _explore(now, known)
+    place = now.inside[lamps[0]]
+    return _go(now, place) or now.commands.get(("toggleobject", lamps[0], place))
+
+
+def _set_down(now: View) -> str | None:
+    """Put a thing that is not wanted where it may lie: here, else at the first receptacle that takes its class."""
+    for (verb, *_), command in now.commands.items():
+        if verb == "putobject":
+            return command
+    assert now.held is not None
+    static, held = now.floor.game.static, now.held
+    kinds = {fact[2] for fact in static if fact[0] == "objecttype" and fact[1] == held}
+    fit = {fact[1] for fact in static if fact[0] == "cancontain" and fact[2] in kinds}
+    spots = [place for kind in fit for place in now.floor.of_type.get(kind, ())]
+    spots.sort(key=lambda place: (place not in now.here, now.closed(place), place))
+    return _approach(now, spots[0]) if spots else None
