@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(REPOSITORY / "tests"))  # toy_env: also importable in spawned workers
 GOLDEN_LIMIT = {torch.float64: 1e-5, torch.float32: 1e-5, torch.bfloat16: 1e-2}
 
 
@@ -49,3 +51,19 @@ def shared_data() -> Path:
     if root is None:
         pytest.skip("no test data: set SHARPO_DATA to the folder that holds alfworld/valid.tar.xz")
     return root
+
+
+@pytest.fixture(scope="session")
+def toy_tokenizer(tmp_path_factory) -> str:
+    """Folder of the toy environment's word-level tokenizer with an append-only chat template."""
+    from toy_env import save_toy_tokenizer
+
+    return str(save_toy_tokenizer(tmp_path_factory.mktemp("toy_tokenizer")))
+
+
+@pytest.fixture
+def toy_renderer(toy_tokenizer):
+    """An append-style renderer over the toy tokenizer."""
+    from sharpo.rollout.render import Renderer
+
+    return Renderer(toy_tokenizer, style="append", template="household_plain", action_format="plain")

@@ -105,9 +105,8 @@ class RolloutBuffer(Dataset[tuple[Batch, Scores]]):
         per_update = sizes.micro_rows * micro_batches
         self.updates = max(1, -(-most // per_update))
         self._plan = [part for number in range(sizes.passes) for part in self._pass(number)]
-        counts = [[sum(map(self._trained, part)) for part in update] for update in self._plan]
-        rows = [[sum(self._trained(r) > 0 for r in part) for part in update] for update in self._plan]
-        local = torch.tensor([[sum(c), sum(r)] for c, r in zip(counts, rows, strict=True)], dtype=torch.int64)
+        flat = [[self.rows[r].trained for part in update for r in part] for update in self._plan]
+        local = torch.tensor([[sum(trained), sum(n > 0 for n in trained)] for trained in flat], dtype=torch.int64)
         averaging = micro_batches * origin.world
         self._sizes = [Update(int(t), int(n), averaging) for t, n in reduce(local, "sum").tolist()]
         width = sizes.score_rows or sizes.micro_rows
@@ -115,9 +114,6 @@ class RolloutBuffer(Dataset[tuple[Batch, Scores]]):
         self._score_plan = [order[i : i + width] for i in range(0, len(order), width)]
         self._scores: list[tuple[Tensor | None, Tensor | None, Tensor | None]] = [(None,) * 3] * len(self.rows)
         self._advantages: list[Tensor | None] = [None] * len(self.rows)
-
-    def _trained(self, row: int) -> int:
-        return self.rows[row].trained
 
     def _pass(self, number: int) -> list[list[list[int]]]:
         """Return, for one pass, the rows of each micro-batch of each update."""

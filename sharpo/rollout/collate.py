@@ -22,7 +22,7 @@ NAN = float("nan")
 class Row:
     """One training row: one or more consecutive turns of one episode, as lists of T values.
 
-    ``hint`` is what the teacher sees before ``hint_at``; None = no teacher row.
+    ``hint`` is what the teacher sees before ``hint_at``; None = no teacher row. ``trained`` counts trained tokens.
     """
 
     hint_at: int
@@ -32,14 +32,10 @@ class Row:
     segment: list[int] = field(default_factory=list)
     behaviour: list[float] = field(default_factory=list)
     hint: tuple[int, ...] | None = None
+    trained: int = 0
 
     def __len__(self) -> int:
         return len(self.token_ids)
-
-    @property
-    def trained(self) -> int:
-        """Number of trained tokens."""
-        return sum(self.action)
 
     @property
     def teacher_length(self) -> int:
@@ -63,6 +59,7 @@ class Row:
         self.span += [turn.trainable and span[0] <= i < span[1] for i in range(n)]
         self.segment += [segment if turn.trainable else -1] * n
         self.behaviour += turn.action_logp or [NAN] * n
+        self.trained += n * turn.trainable
 
     def extends_to(self, turn: Turn) -> bool:
         """Return True when the turn's prompt begins with this very row, token for token."""

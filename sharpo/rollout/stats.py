@@ -50,7 +50,7 @@ class CollectStats:
     families: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def metrics(self, reduce: Sum | None = None, world: int = 1) -> dict[str, float]:
-        """Return ``rollout/...`` metrics over all ranks.
+        """Return metrics over all ranks: shares, means per episode, counts; tokens and seconds are means per rank.
 
         Args:
             reduce: adds a list of numbers over ranks; None = one process.
@@ -63,20 +63,20 @@ class CollectStats:
         sums = dict(zip(names, total[: len(names)], strict=True))
         per_episode, seconds = max(sums["episodes"], 1.0), sums["seconds_total"] / world
         out = {
-            "rollout/success": sums["successes"] / per_episode,
-            "rollout/reward_mean": sums["reward"] / per_episode,
-            "rollout/turns_mean": sums["turns"] / per_episode,
-            "rollout/episodes": sums["episodes"],
-            "rollout/tokens": sums["tokens"],
-            "rollout/prompt_tokens": sums["prompt_tokens"],
-            "rollout/tokens_per_s": sums["tokens"] / seconds if seconds > 0 else 0.0,
-            "rollout/invalid_share": sums["invalid"] / max(sums["turns"], 1.0),
-            "rollout/retries": sums["retries"],
-            "rollout/lost_episodes": sums["lost_episodes"],
-            "rollout/lost_groups": sums["lost_groups"],
+            "success": sums["successes"] / per_episode,
+            "reward": sums["reward"] / per_episode,
+            "turns": sums["turns"] / per_episode,
+            "episodes": sums["episodes"],
+            "generated_tokens": sums["tokens"] / world,
+            "prompt_tokens": sums["prompt_tokens"] / world,
+            "tokens_per_s": sums["tokens"] / seconds if seconds > 0 else 0.0,
+            "invalid_share": sums["invalid"] / max(sums["turns"], 1.0),
+            "retries": sums["retries"],
+            "lost_episodes": sums["lost_episodes"],
+            "lost_groups": sums["lost_groups"],
         }
         for part in ("engine", "env", "render", "total"):
-            out[f"rollout/seconds_{part}"] = sums[f"seconds_{part}"] / world
+            out[f"{part}_s"] = sums[f"seconds_{part}"] / world
         for reason, count in zip(REASONS, total[len(names) :], strict=True):
-            out[f"rollout/truncated_{reason}"] = count
+            out[f"truncated_{reason}"] = count
         return out
