@@ -8,8 +8,8 @@ from typing import Any
 
 import lightning
 from lightning.pytorch.callbacks import Callback
-
 from sharpo.callbacks.success_by_family import LogSuccessByFamily
+
 from sharpo.stats import wilson
 
 FIELDS = ("iteration", "step", "panel", "success", "low", "high", "episodes")

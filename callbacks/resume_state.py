@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
 from typing import Any
 
 import lightning
@@ -50,29 +49,6 @@ class ResumeState(Callback):
             )
         _restore(ranks[rank])
         self.wandb_id = state_dict["wandb_id"]
-
-
-class ExceptionCheckpoint(Callback):
-    """Saves ``exception.ckpt`` when a one-process run fails, to look into; resume from ``last`` instead.
-
-    With several processes it does nothing: the others are not failing, so a collective save would hang.
-
-    Args:
-        folder: where to.
-    """
-
-    def __init__(self, folder: str | Path) -> None:
-        self.path = Path(folder) / "exception.ckpt"
-
-    def on_exception(
-        self,
-        trainer: lightning.Trainer,
-        pl_module: lightning.LightningModule,  # noqa: ARG002
-        exception: BaseException,  # noqa: ARG002
-    ) -> None:
-        """Save, when a checkpoint can be taken safely."""
-        if trainer.world_size == 1 and trainer.global_step > 0:
-            trainer.save_checkpoint(self.path)
 
 
 def _random_states() -> dict[str, Any]:

@@ -6,8 +6,8 @@ from sharpo.stats import bootstrap, mcnemar, sign_test, wilson
 
 
 def test_wilson_golden(assert_golden):
-    # n=10, k=8, z=1.959964: z²=3.841459; centre (0.8+0.1920729)=0.9920729, half 1.959964*sqrt(0.016+0.00960365)=0.3136143,
-    # denominator 1.3841459 -> 0.4901625, 0.9433178
+    # n=10, k=8, z=1.959964: z²=3.841459; centre 0.8+0.1920729=0.9920729,
+    # half 1.959964*sqrt(0.016+0.00960365)=0.3136143, denominator 1.3841459 -> 0.4901625, 0.9433178
     assert_golden(list(wilson(8, 10)), [0.4901625, 0.9433178], atol=1e-5)
     # k=0: low 0, high z²/(n+z²) = 3.841459/23.841459 = 0.1611252
     assert_golden(list(wilson(0, 20)), [0.0, 0.1611252], atol=1e-5)

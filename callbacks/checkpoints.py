@@ -1,0 +1,69 @@
+"""Which checkpoints a run keeps: the last iteration to resume from, the best weights, and the moment of a failure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import lightning
+from lightning.pytorch.callbacks import Callback, ModelCheckpoint
+
+
+class KeepLast(ModelCheckpoint):
+    """``last.ckpt`` after every iteration: everything that a resume needs.
+
+    Args:
+        folder: where to.
+        every: iterations between two saves.
+    """
+
+    def __init__(self, folder: str | Path, every: int = 1) -> None:
+        super().__init__(
+            dirpath=folder,
+            filename="last",
+            every_n_epochs=every,
+            save_on_train_epoch_end=True,
+            enable_version_counter=False,
+        )
+
+
+class KeepBest(ModelCheckpoint):
+    """``best.ckpt``: the weights of the validation with the highest success so far.
+
+    Args:
+        folder: where to.
+        monitor: the logged number; higher is better.
+    """
+
+    def __init__(self, folder: str | Path, monitor: str = "val/success/all") -> None:
+        super().__init__(
+            dirpath=folder,
+            filename="best",
+            monitor=monitor,
+            mode="max",
+            save_weights_only=True,
+            save_on_train_epoch_end=False,
+            enable_version_counter=False,
+        )
+
+
+class ExceptionCheckpoint(Callback):
+    """Saves ``exception.ckpt`` when a one-process run fails, to look into; resume from ``last`` instead.
+
+    With several processes it does nothing: the others are not failing, so a collective save would hang.
+
+    Args:
+        folder: where to.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.path = Path(folder) / "exception.ckpt"
+
+    def on_exception(
+        self,
+        trainer: lightning.Trainer,
+        pl_module: lightning.LightningModule,  # noqa: ARG002
+        exception: BaseException,  # noqa: ARG002
+    ) -> None:
+        """Save, when a checkpoint can be taken safely."""
+        if trainer.world_size == 1 and trainer.global_step > 0:
+            trainer.save_checkpoint(self.path)
