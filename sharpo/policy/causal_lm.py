@@ -1,4 +1,4 @@
-"""The policy: a Hugging Face causal LM that returns log-probabilities of chosen tokens and never a full logit tensor."""
+"""The policy: a Hugging Face causal LM that returns log-probabilities of chosen tokens, never a full logit tensor."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sharpo.policy.folder import EMBEDDING, HEAD, no_progress, read_config, writ
 from sharpo.shapes import expect
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-_WEIGHT_FILES = (".safetensors", ".bin", ".index.json", ".gguf", ".pt", ".pth", ".h5", ".msgpack")
+_NOT_COPIED = ("config.json", ".safetensors", ".bin", ".index.json", ".gguf", ".pt", ".pth", ".h5", ".msgpack")
 
 
 def compact(token_ids: Tensor, attention: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -163,7 +163,7 @@ def _load(path: str, config: Any, dtype: torch.dtype, attention: str) -> Any:
 
     with no_progress():
         try:
-            model, report = AutoModelForCausalLM.from_pretrained(
+            loaded: Any = AutoModelForCausalLM.from_pretrained(
                 path,
                 config=config,
                 dtype=dtype,
@@ -173,6 +173,7 @@ def _load(path: str, config: Any, dtype: torch.dtype, attention: str) -> Any:
             )
         except (OSError, ValueError, RuntimeError) as error:
             raise DataError(f"model.path={path!r}: its weights cannot be loaded: {error}") from error
+    model, report = loaded
     missing = [name for name in report["missing_keys"] if not (config.tie_word_embeddings and name == HEAD)]
     strange = [*missing, *report["unexpected_keys"], *report["mismatched_keys"]]
     if strange:
@@ -199,6 +200,6 @@ def _copy_tokenizer(path: str, folder: Path) -> None:
         AutoTokenizer.from_pretrained(path, trust_remote_code=False).save_pretrained(folder)
         return
     for file in sorted(Path(path).iterdir()):
-        if file.is_file() and not file.name.endswith(_WEIGHT_FILES) and file.resolve().parent != folder.resolve():
-            if file.name != "config.json":
-                shutil.copyfile(file, folder / file.name)
+        wanted = file.name == "tokenizer_config.json" or not file.name.endswith(_NOT_COPIED)
+        if file.is_file() and wanted and file.resolve().parent != folder.resolve():
+            shutil.copyfile(file, folder / file.name)

@@ -151,8 +151,8 @@ class TinyModel:
             max_position_embeddings=self.max_positions,
             tie_word_embeddings=self.tied,
             bos_token_id=None,
-            eos_token_id=tokenizer.eos_token_id,
-            pad_token_id=tokenizer.pad_token_id,
+            eos_token_id=SPECIAL_TOKENS.index(END),
+            pad_token_id=SPECIAL_TOKENS.index(PAD),
             dtype="float32",
         )
         with torch.random.fork_rng(devices=[]):
