@@ -70,11 +70,12 @@ def masked_var(x: Tensor, mask: Tensor, dim: int | None = None, *, correction: i
 
 def masked_min(x: Tensor, mask: Tensor, dim: int | None = None) -> Tensor:
     """Smallest x that counts; +inf where nothing counts."""
-    kept = masked_fill(x, mask, float("inf"))
-    return kept.amin() if dim is None else kept.amin(dim)
+    return -masked_max(-x, mask, dim)
 
 
 def masked_max(x: Tensor, mask: Tensor, dim: int | None = None) -> Tensor:
     """Largest x that counts; −inf where nothing counts."""
     kept = masked_fill(x, mask, float("-inf"))
-    return kept.amax() if dim is None else kept.amax(dim)
+    if dim is not None:
+        return kept.amax(dim)
+    return kept.amax() if kept.numel() else kept.new_full((), float("-inf"))
