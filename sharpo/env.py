@@ -12,6 +12,7 @@ import gymnasium
 from gymnasium.spaces import Space
 
 from sharpo.episode import Outcome, Task
+from sharpo.errors import ConfigError
 
 ActionFormat = Literal["plain", "tags"]
 Split = Literal["train", "val"]
@@ -177,6 +178,19 @@ class TextEnv(gymnasium.Env[str, str | None], ABC):
     @abstractmethod
     def outcome(self) -> Outcome:
         """Return the verdict so far; ``terminated`` and ``truncated`` reflect the last step."""
+
+    def lexicon(self) -> tuple[str, ...]:
+        """Return the words and phrases that cover every text of this environment, longest first.
+
+        From them a word-level tokenizer for a from-scratch model is made.
+
+        Raises:
+            ConfigError: this environment's texts have no closed vocabulary.
+        """
+        raise ConfigError(
+            f"{type(self).__name__} has no closed vocabulary, so no word-level tokenizer can be made for it: "
+            "use a pretrained model, or an environment with a lexicon (household, alfworld)"
+        )
 
     # -- what the base does ----------------------------------------------------------------------------------------
     def parse(self, text: str) -> ParsedAction | None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from sharpo.env import Observed
 from sharpo.episode import EpisodeGroup, Finish, Outcome, Task
+
+if TYPE_CHECKING:  # worker processes import these seams and must stay light
+    from torch import Tensor
 
 
 @dataclass(frozen=True, slots=True)
