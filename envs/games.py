@@ -1,4 +1,4 @@
-"""One loaded TextWorld game with an exact memo of its transitions: real engine on a miss, a dictionary look-up on a hit."""
+"""One loaded TextWorld game with an exact memo of its transitions: the real engine plays what is not known yet."""
 
 from __future__ import annotations
 
@@ -110,8 +110,12 @@ def _fast_parts() -> tuple[Any, dict[str, Any]]:
 
     parse = functools.cache(textgen._parse_and_convert)
     query = functools.cache(textgen.Rule.parse_conjunctive_query)
+
+    def parse_once(text: str, rule_name: str, trace: bool = False) -> Any:  # noqa: ARG001 - the stock signature
+        return _shallow(parse(text, rule_name=rule_name))
+
     return textgen, {
-        "_parse_and_convert": lambda text, rule_name, trace=False: _shallow(parse(text, rule_name=rule_name)),
+        "_parse_and_convert": parse_once,
         "Rule": SimpleNamespace(parse_conjunctive_query=query),
         "deepcopy": _shallow,
     }

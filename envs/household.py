@@ -1,14 +1,15 @@
-"""Household games generated from a seed: ALFWorld's own rules and text on the TextWorld engine, with nothing to download."""
+"""Household games generated from a seed: ALFWorld's own rules and text on TextWorld, with nothing to download."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sharpo.env import ActionFormat, Split
 from sharpo.envs import lexicon, scenes
 from sharpo.envs.oracle import Goal
 from sharpo.envs.textgames import TextGameEnv
+
+from sharpo.env import ActionFormat, Split
 from sharpo.episode import Task
 from sharpo.errors import ConfigError
 from sharpo.seeding import derive
@@ -64,7 +65,7 @@ class Household(TextGameEnv):
         self.receptacles = receptacles
         self.objects = objects
 
-    def num_tasks(self, split: Split) -> int | None:
+    def num_tasks(self, split: Split) -> int | None:  # noqa: ARG002 - the same for both
         """Return None: scenes are made from the index, endlessly many in either split."""
         return None
 
@@ -87,7 +88,7 @@ class Household(TextGameEnv):
 
     def lexicon(self) -> tuple[str, ...]:
         """Return the words and phrases that cover every text of these games, longest first."""
-        return lexicon.household(self.object_types, self.objects)
+        return lexicon.household(self.object_types)
 
     def _game_data(self, task: Task) -> Mapping[str, Any]:
         scene = scenes.Scene.from_payload(task.payload)

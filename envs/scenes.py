@@ -1,4 +1,4 @@
-"""Household scenes from a seed: a room, its receptacles and objects, one task; and the PDDL problem that states them."""
+"""Household scenes from a seed: a room, its receptacles and objects, one task; and their PDDL problem."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ MOST_RECEPTACLES = min(sum(limits.values()) for limits in ROOMS.values())
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What ALFWorld's package states: which receptacle holds what, what can be heated, the goals, domain and grammar."""
+    """What ALFWorld's package states: what holds what, what can be heated, the goals, domain and grammar."""
 
     holds: Mapping[str, frozenset[str]]
     able: Mapping[str, frozenset[str]]

@@ -1,4 +1,4 @@
-"""What household and alfworld share: a TextEnv over TextWorld games, each loaded once per process and played by many."""
+"""What household and alfworld share: a TextEnv over TextWorld games, each loaded once per process, played by many."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from sharpo.env import ActionFormat, Answer, Observed, TextEnv
 from sharpo.envs.games import NOTHING, Game, Node, require_textworld
 from sharpo.envs.oracle import Floor, Goal, advise, view
 from sharpo.envs.scenes import FAMILIES
+
+from sharpo.env import ActionFormat, Answer, Observed, TextEnv
 from sharpo.episode import Outcome, Task
 from sharpo.errors import ConfigError
 
@@ -71,8 +72,8 @@ class TextGameEnv(TextEnv):
     def _step(self, action: str) -> Answer:
         assert self._floor is not None
         assert self._node is not None
-        text, self._node = self._floor.game.step(self._node, action.strip())
-        won = self._node.won
+        text, node = self._floor.game.step(self._node, action.strip())
+        self._node, won = node, node.won
         return Answer(
             self._observe(text),
             reward=self.reward if won else 0.0,
