@@ -1,0 +1,110 @@
+"""Small groups, tables and batches made by hand for the algorithm tests."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from sharpo.algorithms.policy_loss import PolicyLoss
+from sharpo.batch import Batch, PolicyOutput, Scores, Update
+from sharpo.episode import Episode, EpisodeGroup, Outcome, Task, Turn
+from sharpo.segments import Segments
+
+
+def make_turn(reward=0.0, penalty=0.0):
+    return Turn(
+        prompt_ids=(1, 2), action_ids=(3, 4), action_logp=(-0.1, -0.2), text="go", action="go",
+        spans={"action": (0, 1)}, observation="", next_observation="", reward=reward, penalty=penalty, finish="stop",
+        hint_at=1,
+    )  # fmt: skip
+
+
+def make_group(*episodes):
+    """Each episode is a list of (reward, penalty), one for each turn."""
+    task = Task(id="toy/1", family="pick", instruction="", seed=0)
+    built = []
+    for member, turns in enumerate(episodes):
+        won = sum(reward for reward, _ in turns) > 0
+        outcome = Outcome(success=won, score=float(won), terminated=won, truncated=not won)
+        built.append(Episode(task, tuple(make_turn(*turn) for turn in turns), outcome, policy_version=0, member=member))
+    return EpisodeGroup(task, tuple(built))
+
+
+def make_segments(gap, base, length, *, episode=None, group=None, success=None, selected=None):
+    """A scored table from mean gaps: student sums are 0, teacher sums are gap * length."""
+    s = len(gap)
+    length = torch.tensor(length)
+    episode = torch.zeros(s, dtype=torch.int64) if episode is None else torch.tensor(episode)
+    selected = torch.ones(s, dtype=torch.bool) if selected is None else torch.tensor(selected)
+    return Segments(
+        group=torch.zeros(s, dtype=torch.int64) if group is None else torch.tensor(group),
+        episode=episode,
+        turn=torch.arange(s),
+        length=length,
+        success=torch.zeros(s, dtype=torch.bool) if success is None else torch.tensor(success),
+        hinted=selected,
+        base=torch.tensor(base),
+        selected=selected,
+        student_logp=torch.zeros(s),
+        teacher_logp=torch.where(selected, torch.tensor(gap) * length, torch.full((s,), float("nan"))),
+    )
+
+
+def random_problem(seed=0, rows=4, width=9, segments=6):
+    """A scored table and a batch over it, with every kind of token: padding, context, thinking, span, untrained."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def uniform(*shape):
+        return torch.rand(*shape, generator=generator)
+
+    selected = [True, True, False, True, True, False][:segments]
+    table = make_segments(
+        torch.randn(segments, generator=generator).tolist(),
+        torch.randn(segments, generator=generator).tolist(),
+        torch.randint(1, 9, (segments,), generator=generator).tolist(),
+        episode=[0, 0, 0, 1, 1, 2][:segments],
+        selected=selected,
+        success=[False, False, False, True, True, False][:segments],
+    )
+    attention = torch.ones(rows, width, dtype=torch.bool)
+    attention[1, 6:] = False
+    index = torch.where(uniform(rows, width) < 0.6, torch.randint(0, segments, (rows, width), generator=generator), -1)
+    index = index.where(attention, torch.tensor(-1))
+    index[:, 0] = -1
+    mask = (index >= 0) & (uniform(rows, width) < 0.8)
+    batch = Batch(
+        token_ids=torch.randint(0, 50, (rows, width), generator=generator),
+        attention=attention,
+        action_mask=mask,
+        span_mask=mask & (uniform(rows, width) < 0.6),
+        segment_index=index,
+        behaviour_logp=-uniform(rows, width),
+        update=Update(tokens=int(mask.sum()), sequences=int(mask.any(1).sum())),
+        policy_version=0,
+    )
+    scores = Scores(
+        old_logp=-uniform(rows, width), teacher_logp=-uniform(rows, width), reference_logp=-uniform(rows, width)
+    )
+    logp = (scores.old_logp + 0.3 * torch.randn(rows, width, generator=generator)).requires_grad_()
+    return table, batch, scores, PolicyOutput(logp, uniform(rows, width))
+
+
+def credited(batch, scores, table, algorithm, iteration=0):
+    """Run the stages up to the update."""
+    credit = algorithm.credit(table, iteration)
+    return replace(batch, advantages=algorithm.token_advantages(batch, scores, table, credit))
+
+
+@pytest.fixture
+def toys():
+    """The builders of this file as attributes."""
+
+    class Toys:
+        turn = staticmethod(make_turn)
+        group = staticmethod(make_group)
+        segments = staticmethod(make_segments)
+        problem = staticmethod(random_problem)
+        credited = staticmethod(credited)
+        plain = PolicyLoss()
+
+    return Toys
