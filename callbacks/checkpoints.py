@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import lightning
-from lightning.pytorch.callbacks import Callback, ModelCheckpoint
+from lightning.pytorch.callbacks import ModelCheckpoint
 
 
 class KeepLast(ModelCheckpoint):
     """``last.ckpt`` after every iteration: everything that a resume needs.
+
+    When a run of one process fails inside an iteration, ``exception.ckpt`` keeps that moment to look into; resume from
+    ``last``. With several processes nothing is saved then: the others are not failing, so a collective would hang.
 
     Args:
         folder: where to.
@@ -24,6 +27,16 @@ class KeepLast(ModelCheckpoint):
             save_on_train_epoch_end=True,
             enable_version_counter=False,
         )
+
+    def on_exception(
+        self,
+        trainer: lightning.Trainer,
+        pl_module: lightning.LightningModule,  # noqa: ARG002
+        exception: BaseException,  # noqa: ARG002
+    ) -> None:
+        """Save ``exception.ckpt`` when that is safe and there was an update."""
+        if trainer.world_size == 1 and trainer.global_step > 0 and self.dirpath is not None:
+            trainer.save_checkpoint(Path(self.dirpath) / "exception.ckpt")
 
 
 class KeepBest(ModelCheckpoint):
@@ -44,26 +57,3 @@ class KeepBest(ModelCheckpoint):
             save_on_train_epoch_end=False,
             enable_version_counter=False,
         )
-
-
-class ExceptionCheckpoint(Callback):
-    """Saves ``exception.ckpt`` when a one-process run fails, to look into; resume from ``last`` instead.
-
-    With several processes it does nothing: the others are not failing, so a collective save would hang.
-
-    Args:
-        folder: where to.
-    """
-
-    def __init__(self, folder: str | Path) -> None:
-        self.path = Path(folder) / "exception.ckpt"
-
-    def on_exception(
-        self,
-        trainer: lightning.Trainer,
-        pl_module: lightning.LightningModule,  # noqa: ARG002
-        exception: BaseException,  # noqa: ARG002
-    ) -> None:
-        """Save, when a checkpoint can be taken safely."""
-        if trainer.world_size == 1 and trainer.global_step > 0:
-            trainer.save_checkpoint(self.path)

@@ -1,0 +1,272 @@
+"""The composition root: composes the configuration, builds every part, runs, and turns errors into one message."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import lightning
+import torch
+from hydra import compose, initialize_config_module
+from hydra.errors import HydraException, InstantiationException
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from sharpo import overrides, plan
+from sharpo.errors import ConfigError, DataError, SharpoError
+
+CONFIGS = "sharpo.configs"
+RUN = "SHARPO_RUN"
+
+
+def read(config_name: str, arguments: Sequence[str]) -> DictConfig:
+    """Compose a configuration from ``sharpo.configs`` and command-line overrides.
+
+    Raises:
+        ConfigError: for an unknown choice or knob, with close matches, or a value that is missing.
+    """
+    chosen, values = overrides.split(arguments, overrides.choices())
+    with initialize_config_module(version_base="1.3", config_module=CONFIGS):
+        plain: Any = OmegaConf.to_container(compose(config_name, overrides=chosen), resolve=False)
+        cfg = compose(config_name, overrides=[*chosen, *overrides.repaired(plain, values)])
+    if "LOCAL_RANK" in os.environ and RUN in os.environ:  # a process that the first one launched shares its folder
+        cfg.paths.run = os.environ[RUN]
+    try:
+        OmegaConf.resolve(cfg)
+        missing = sorted(OmegaConf.missing_keys(cfg))
+    except OmegaConfBaseException as error:
+        raise ConfigError(f"configuration: {str(error).splitlines()[0]}") from error
+    if missing:
+        raise ConfigError(f"{missing[0]} has no value: give it, for example {missing[0]}=...")
+    return cfg
+
+
+def build(cfg: Any, name: str, **extra: Any) -> Any:
+    """Instantiate ``cfg`` (a node with ``_target_``), calling it ``name`` in messages.
+
+    Raises:
+        ConfigError: naming the field, when the target refuses its arguments.
+    """
+    node = OmegaConf.to_container(cfg, resolve=True) if OmegaConf.is_config(cfg) else cfg
+    try:
+        return instantiate(node, **extra, _convert_="all")
+    except InstantiationException as error:
+        raise _unwrapped(error, name) from error
+
+
+def _unwrapped(error: BaseException, name: str) -> SharpoError:
+    cause: BaseException | None = error
+    while cause is not None and (isinstance(cause, InstantiationException) and cause.__cause__ is not None):
+        cause = cause.__cause__
+    if isinstance(cause, SharpoError):
+        return cause
+    where = name
+    for line in str(error).splitlines():
+        if line.startswith("full_key: ") and line != "full_key: ":
+            where = f"{name}.{line.removeprefix('full_key: ')}"
+    text = str(cause).strip().splitlines() or [type(cause).__name__]
+    return ConfigError(f"{where}: {text[0]}")
+
+
+class Parts:
+    """Everything of a run, built from a configuration in the order in which mistakes are cheapest to find."""
+
+    def __init__(self, cfg: DictConfig) -> None:
+        self.cfg = cfg
+        self.plain: dict[str, Any] = OmegaConf.to_container(cfg, resolve=True)  # type: ignore[assignment]
+        self.run = Path(cfg.paths.run)
+        self.algorithm = build(cfg.algorithm, "algorithm")
+        self.hint = build(cfg.hint, "hint")
+        self.panels = {name: build(node, f"panel.{name}") for name, node in cfg.panel.items()}
+        place = str(cfg.env._target_).rpartition(".")[0]
+        if place.startswith("sharpo.envs.") and importlib.util.find_spec(place) is None:
+            raise ConfigError(f"env: {place} is not part of this version yet; choose env=household or env=alfworld")
+        self.make_env: Callable[[], Any] = build(cfg.env, "env", _partial_=True)
+        self.env = self._env()
+        self.sizes = build(cfg.data.sizes, "data.sizes")
+        self.budgets = build(cfg.data.budgets, "data.budgets")
+        check_choices(self)
+
+    def _env(self) -> Any:
+        try:
+            return self.make_env()
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"env: {error}") from error
+
+    @property
+    def path(self) -> str:
+        """Folder or hub id of the model; a model that is made from scratch is made now."""
+        node = self.cfg.model.path
+        if not OmegaConf.is_config(node):
+            remedy = self.cfg.model.get("remedy")
+            local = str(node).startswith((".", "/", "~")) or str(node).count("/") != 1
+            if remedy and local and not (Path(str(node)).expanduser() / "config.json").is_file():
+                raise DataError(f"model.path={str(node)!r} holds no model (no config.json): {remedy}")
+            return str(node)
+        if not hasattr(self.env, "lexicon"):
+            raise ConfigError(f"model=tiny needs an environment that lists its words; {self.cfg.env._target_} does not")
+        return build(node, "model.path").prepare(self.env.lexicon)
+
+    def module(self) -> Any:
+        """Build the LightningModule; no weights are loaded yet."""
+        from sharpo.module import SharpoModule
+
+        cfg = self.cfg
+        model = {k: v for k, v in cfg.model.items() if k not in ("path", "remedy")}
+        module = SharpoModule(
+            build(OmegaConf.create(model), "model", path=self.path, _partial_=True),
+            self.algorithm,
+            build(cfg.optimizer, "optimizer", _partial_=True),
+            None if cfg.schedule is None else build(cfg.schedule, "schedule", _partial_=True),
+            temperature=cfg.temperature,
+            gate=None if cfg.gate is None else build(cfg.gate, "gate"),
+        )
+        module.save_hyperparameters(self.plain)
+        return module
+
+    def data(self) -> Any:
+        """Build the data module; its engine and environments start in ``setup``."""
+        cfg, path = self.cfg, self.path
+        engine = {"path": path} if overrides.takes(cfg.engine._target_, "path") else {}
+        rest = {k: v for k, v in cfg.data.items() if k not in ("sizes", "budgets", "pool")}
+        return build(
+            OmegaConf.create(rest),
+            "data",
+            engine=build(cfg.engine, "engine", **engine, _partial_=True),
+            pool=build(cfg.data.pool, "data.pool", _partial_=True),
+            make_env=self.make_env,
+            renderer=build(cfg.prompt, "prompt", tokenizer_path=path),
+            hint=self.hint,
+            algorithm=self.algorithm,
+            sizes=self.sizes,
+            budgets=self.budgets,
+            panels=self.panels,
+            temperature=cfg.temperature,
+            seed=cfg.seed,
+        )
+
+    def trainer(self) -> lightning.Trainer:
+        """Build the trainer with the settings that one collection per epoch needs."""
+        cfg = self.cfg
+        callbacks = [build(node, f"callbacks.{name}") for name, node in cfg.callbacks.items() if node is not None]
+        if cfg.validate_first:
+            callbacks.append(build({"_target_": "sharpo.callbacks.validate_first.ValidateFirst"}, "validate_first"))
+        loggers = [build(node, f"logger.{name}") for name, node in cfg.logger.items() if node is not None]
+        strategy = build(cfg.strategy, "strategy") if "_target_" in cfg.strategy else cfg.strategy.name
+        return build(
+            cfg.trainer,
+            "trainer",
+            strategy=strategy,
+            callbacks=callbacks,
+            logger=loggers,
+            default_root_dir=str(self.run),
+            num_sanity_val_steps=0,
+            reload_dataloaders_every_n_epochs=1,
+            use_distributed_sampler=False,
+            log_every_n_steps=1,
+            enable_model_summary=False,
+        )
+
+
+def check_choices(parts: Parts) -> None:
+    """Refuse what the chosen parts cannot honour together, before anything is loaded.
+
+    Raises:
+        ConfigError: naming the field and the remedy.
+    """
+    cfg = parts.cfg
+    strategy = str(cfg.strategy.get("_target_", cfg.strategy.get("name")))
+    on_gpu = torch.cuda.is_available() and cfg.trainer.accelerator != "cpu"
+    if strategy.endswith("FSDPStrategy") and not on_gpu:
+        raise ConfigError("strategy=fsdp needs a GPU; on a CPU use strategy=fsdp2 (or ddp, single)")
+    if not isinstance(cfg.trainer.devices, int):
+        raise ConfigError(f"trainer.devices={cfg.trainer.devices}: give a number, since groups are dealt to processes")
+    if cfg.trainer.devices * cfg.trainer.num_nodes > 1 and strategy == "auto":
+        raise ConfigError(f"trainer.devices={cfg.trainer.devices} needs strategy=ddp or strategy=fsdp2")
+    if str(cfg.trainer.get("precision")) in ("bf16-true", "16-true"):
+        raise ConfigError("trainer.precision=bf16-true loses small updates: use bf16-mixed")
+    if not cfg.engine._target_.endswith(("ExpertEngine", "ScriptedEngine")) and not parts.algorithm.needs_scores:
+        raise ConfigError("algorithm=imitation learns from an expert: choose engine=expert")
+    if cfg.engine._target_.endswith("ExpertEngine") and parts.algorithm.needs_scores:
+        raise ConfigError(
+            "engine=expert plays the oracle, not the policy; it goes with algorithm=imitation. Choose engine=vllm or hf"
+        )
+
+
+def train(cfg: DictConfig) -> float | None:
+    """Validate, fit and return the swept metric (``swept``), None when it was never logged."""
+    parts = Parts(cfg)
+    if cfg.plan:
+        print(plan.describe(parts.plain, parts.env, parts.run))  # noqa: T201
+        return None
+    lightning.seed_everything(cfg.seed, workers=True, verbose=False)
+    checkpoint = find_checkpoint(cfg.ckpt, parts.run.parent)
+    module, data = parts.module(), parts.data()
+    trainer = parts.trainer()
+    if trainer.is_global_zero:
+        parts.run.mkdir(parents=True, exist_ok=True)
+        (parts.run / "config.yaml").write_text(OmegaConf.to_yaml(cfg), encoding="utf-8")
+    for logger in trainer.loggers:
+        logger.log_hyperparams(parts.plain)
+    os.environ[RUN] = str(parts.run)
+    try:
+        trainer.fit(module, datamodule=data, ckpt_path=checkpoint, weights_only=True)
+    finally:
+        del os.environ[RUN]
+    if trainer.is_global_zero:
+        print(f"run: {parts.run}")  # noqa: T201
+    value = trainer.callback_metrics.get(cfg.swept)
+    return None if value is None else float(value)
+
+
+def find_checkpoint(wanted: str | None, runs: Path) -> str | None:
+    """Return the checkpoint's path; ``last`` is the newest ``last.ckpt`` of the runs beside this one.
+
+    Raises:
+        DataError: when there is none.
+    """
+    if wanted is None:
+        return None
+    if wanted == "last":
+        found = sorted(runs.glob("*/checkpoints/last.ckpt"), key=lambda path: path.stat().st_mtime)
+        if not found:
+            raise DataError(f"ckpt=last: no run in {runs} has checkpoints/last.ckpt; give ckpt=<path>")
+        return str(found[-1])
+    if not Path(wanted).exists():
+        raise DataError(f"ckpt={wanted}: there is no such file")
+    return wanted
+
+
+def main(run: Callable[[DictConfig], Any] = train, config_name: str = "train") -> None:
+    """Run from the command line: a user's mistake is one message on stderr and exit code 2."""
+    arguments = sys.argv[1:]
+    try:
+        if overrides.wants_hydra(arguments):
+            _with_hydra(run, config_name)
+        else:
+            os.environ.setdefault("HYDRA_FULL_ERROR", "1")
+            run(read(config_name, arguments))
+    except (SharpoError, HydraException) as error:
+        if os.environ.get("SHARPO_DEBUG") == "1":
+            traceback.print_exc()
+        print(f"error: {error}", file=sys.stderr)  # noqa: T201
+        raise SystemExit(2) from None
+
+
+def _with_hydra(run: Callable[[DictConfig], Any], config_name: str) -> None:
+    """Let Hydra drive: sweeps (``-m``, ``hparams_search=``), ``--help``, ``--cfg``, shell completion."""
+    import hydra
+    from hydra.core.hydra_config import HydraConfig
+
+    def job(cfg: DictConfig) -> Any:
+        with_folder = OmegaConf.merge(cfg, {"paths": {"run": HydraConfig.get().runtime.output_dir}})
+        assert isinstance(with_folder, DictConfig)
+        return run(with_folder)
+
+    hydra.main(version_base="1.3", config_path=f"pkg://{CONFIGS}", config_name=config_name)(job)()

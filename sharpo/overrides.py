@@ -1,0 +1,114 @@
+"""What the command line may say: choices that exist, knobs that a part takes, and close matches for the rest."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import pkgutil
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import resources
+from typing import Any
+
+from sharpo.errors import ConfigError
+
+
+def choices(package: str = "sharpo.configs") -> dict[str, list[str]]:
+    """Return the options of every config group, by group.
+
+    Example:
+        >>> "grpo" in choices()["algorithm"]
+        True
+    """
+    folders = [entry for entry in resources.files(package).iterdir() if entry.is_dir()]
+    found = {
+        folder.name: sorted(file.name[:-5] for file in folder.iterdir() if file.name.endswith(".yaml"))
+        for folder in folders
+    }
+    return {group: options for group, options in found.items() if options}
+
+
+def split(arguments: Sequence[str], groups: Mapping[str, list[str]]) -> tuple[list[str], list[str]]:
+    """Return (choices of groups, settings of values), in order.
+
+    Raises:
+        ConfigError: for an option that its group does not have, or an argument that is no ``key=value``.
+    """
+    chosen, values = [], []
+    for argument in arguments:
+        key, equals, value = argument.partition("=")
+        if not equals and not key.startswith("~"):
+            raise ConfigError(f"{argument!r} is not of the form key=value, for example experiment=household_demo")
+        group = key.lstrip("+~").partition("@")[0]
+        if group not in groups:
+            values.append(argument)
+            continue
+        chosen.append(argument)
+        option = value.strip("'\"")
+        if option not in groups[group] and option != "null" and not key.startswith("~"):
+            raise ConfigError(f"{group}={value}: there is no such choice{_close(option, groups[group])}")
+    return chosen, values
+
+
+def repaired(composed: Mapping[str, Any], values: Iterable[str]) -> list[str]:
+    """Return the settings with ``+`` before those that a part takes although its yaml leaves them at their default.
+
+    Args:
+        composed: the configuration of the chosen groups, as plain values.
+        values: ``a.b=v`` settings.
+
+    Raises:
+        ConfigError: for a knob that nothing takes, with close matches.
+    """
+    out = []
+    for setting in values:
+        key = setting.partition("=")[0]
+        if key[0] in "+~" or key.startswith("hydra."):
+            out.append(setting)
+            continue
+        node: Any = composed
+        parts = key.split(".")
+        for depth, part in enumerate(parts):
+            if isinstance(node, Mapping) and part in node:
+                node = node[part]
+                continue
+            target = node.get("_target_") if isinstance(node, Mapping) else None
+            if depth == len(parts) - 1 and target is not None and takes(target, part):
+                setting = f"+{setting}"
+                break
+            known = sorted({*(node if isinstance(node, Mapping) else ()), *parameters(target)} - {"_target_"})
+            where = ".".join(parts[:depth]) or "the configuration"
+            raise ConfigError(f"{key}: {where} has no {part!r}{_close(part, known)}")
+        out.append(setting)
+    return out
+
+
+def parameters(target: str | None) -> list[str]:
+    """Return the names that a target's constructor takes; none without a target."""
+    if target is None:
+        return []
+    try:
+        return [name for name in inspect.signature(pkgutil.resolve_name(target)).parameters if name != "self"]
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"_target_={target} cannot be imported: {error}") from error
+
+
+def takes(target: str, name: str) -> bool:
+    """Say whether a target's constructor takes a parameter.
+
+    Example:
+        >>> takes("sharpo.errors.ConfigError", "lam")
+        False
+    """
+    return name in parameters(target)
+
+
+def wants_hydra(arguments: Sequence[str]) -> bool:
+    """Say whether Hydra itself must drive: flags, sweeps and settings of Hydra's own."""
+    own = ("-", "hydra.", "hydra/", "+hydra.", "hparams_search=")
+    return any(argument.startswith(own) and argument != "hparams_search=null" for argument in arguments)
+
+
+def _close(word: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(word, known, n=3, cutoff=0.5)
+    meant = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+    return f"{meant} Known: {', '.join(known)}" if meant else f"; known: {', '.join(known)}"

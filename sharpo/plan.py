@@ -1,0 +1,125 @@
+"""What a run would do, in words and numbers, from its configuration alone: no weights are loaded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+GIB = 2**30
+_BYTES = {"float32": 4, "bfloat16": 2}
+
+
+def parameter_count(config: Mapping[str, Any]) -> int:
+    """Count the weights of a Llama or Qwen2 style decoder from its ``config.json``.
+
+    N = V·d·(1 or 2) + L·(2·d·d_q + 2·d·d_kv + 3·d·f + norms and biases) + d.
+
+    Args:
+        config: the values of ``config.json``.
+
+    Example:
+        >>> parameter_count({"vocab_size": 10, "hidden_size": 4, "intermediate_size": 8, "num_hidden_layers": 1,
+        ...     "num_attention_heads": 2, "tie_word_embeddings": True})
+        212
+    """
+    width, layers, heads = config["hidden_size"], config["num_hidden_layers"], config["num_attention_heads"]
+    head = config.get("head_dim") or width // heads
+    q, kv = heads * head, (config.get("num_key_value_heads") or heads) * head
+    bias = q + 2 * kv if config.get("attention_bias") or config.get("model_type") == "qwen2" else 0
+    block = 2 * width * q + 2 * width * kv + bias + 3 * width * config["intermediate_size"] + 2 * width
+    tables = 1 if config.get("tie_word_embeddings") else 2
+    return config["vocab_size"] * width * tables + layers * block + width
+
+
+def describe(config: Mapping[str, Any], env: Any, run: Path) -> str:
+    """Return the plan of a run as text.
+
+    Args:
+        config: the composed configuration as plain values.
+        env: one environment, to count its tasks.
+        run: folder of the run's files.
+    """
+    sizes, budgets, trainer = config["data"]["sizes"], config["data"]["budgets"], config["trainer"]
+    episodes = sizes["groups"] * sizes["group_size"]
+    turns, iterations = env.max_turns, trainer["max_epochs"]
+    turn_tokens = budgets.get("turn_tokens", 512)
+    per_episode = budgets.get("episode_tokens") or turns * turn_tokens
+    world = int(trainer.get("num_nodes", 1)) * (trainer["devices"] if isinstance(trainer["devices"], int) else 1)
+    micro = sizes.get("micro_rows", 8) * trainer["accumulate_grad_batches"] * world
+    updates = -(-episodes // micro) * sizes.get("passes", 1)
+    known = {split: env.num_tasks(split) for split in ("train", "val")}
+    passes, group = sizes.get("passes", 1), sizes["group_size"]
+    lines = [
+        f"plan of {config['name']}",
+        f"  method       {_target(config['algorithm'])}, hint {_target(config['hint'])}",
+        f"  engine       {_target(config['engine'])}; strategy {_target(config['strategy'])}; processes {world}",
+        f"  environment  {_target(config['env'])}, families {', '.join(env.families)}, at most {turns} turns",
+        f"  tasks        {sizes['groups']} of {_many(known['train'])} per iteration, {group} episodes each",
+        f"  iterations   {iterations}: {episodes:,} episodes each, {iterations * episodes:,} in all",
+        f"  rows         {episodes:,} (turns append) to {episodes * turns:,} (they do not) per iteration",
+        f"  updates      {updates} per iteration when turns append: {micro} rows each, {passes} pass(es)",
+        f"  tokens       at most {episodes * per_episode:,} sampled per iteration",
+        *_panels(config["panel"], known["val"]),
+        *_model(config, env),
+        "  files",
+        *(f"    {run / name}" for name in ("config.yaml", *_files(config))),
+    ]
+    return "\n".join(lines)
+
+
+def _panels(panels: Mapping[str, Any], known: int | None) -> list[str]:
+    return [
+        f"  panel        {name}: {panel.get('tasks') or _many(known)} tasks of {panel.get('split', 'val')}, "
+        f"{panel.get('samples', 1)} episode(s) each at temperature {panel.get('temperature', 1.0)}"
+        for name, panel in panels.items()
+    ]
+
+
+def _model(config: Mapping[str, Any], env: Any) -> list[str]:
+    path = config["model"]["path"]
+    if isinstance(path, Mapping):  # made from scratch: one token for each word, so this is about right
+        shape: dict[str, Any] = {
+            "vocab_size": len(env.lexicon()),
+            "hidden_size": path.get("width", 128),
+            "num_hidden_layers": path.get("layers", 3),
+            "num_attention_heads": path.get("heads", 4),
+            "intermediate_size": path.get("feed_forward", 256),
+            "tie_word_embeddings": path.get("tied", True),
+        }
+        name = f"from scratch in {path['folder']}, about"
+    elif (Path(path).expanduser() / "config.json").is_file():
+        shape = json.loads((Path(path).expanduser() / "config.json").read_text(encoding="utf-8"))
+        name = f"{path}:"
+    else:
+        missing = config["model"].get("remedy", "its size is not known before it is fetched")
+        return [f"  model        {path}: not on this machine; {missing}"]
+    count = parameter_count(shape)
+    wide = _BYTES[config["model"].get("dtype", "float32")]
+    mixed = 2 if "mixed" in str(config["trainer"].get("precision")) else 0
+    training, engine = count * (wide * 4 + mixed) / GIB, count * wide / GIB
+    return [
+        f"  model        {name} {count:,} weights",
+        f"  memory       training {training:.2f} GiB (weights, gradient, two moments), divided by sharding; engine",
+        f"               {engine:.2f} GiB of weights; activations and the key-value cache come on top",
+    ]
+
+
+def _files(config: Mapping[str, Any]) -> list[str]:
+    names = {
+        "last": "checkpoints/last.ckpt",
+        "best": "checkpoints/best.ckpt",
+        "episodes": "episodes/",
+        "curve": "curve.png, curve.csv",
+        "export": "policy/",
+    }
+    return [*(names[name] for name in config["callbacks"] if name in names), *(f"{n}/" for n in config["logger"])]
+
+
+def _target(node: Mapping[str, Any]) -> str:
+    return str(node.get("_target_", node.get("name"))).rpartition(".")[2]
+
+
+def _many(count: int | None) -> str:
+    return "endlessly many" if count is None else str(count)
