@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sharpo.envs import lexicon
-from sharpo.envs.games import sentence
 from sharpo.envs.oracle import Goal
 from sharpo.envs.scenes import GOALS
 from sharpo.envs.textgames import TextGameEnv
+from sharpo.envs.tw_parts import sentence
 
 from sharpo.env import ActionFormat, Split
 from sharpo.episode import Task

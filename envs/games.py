@@ -2,45 +2,17 @@
 
 from __future__ import annotations
 
-import copy
-import functools
-import json
 import re
-import sys
-import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import Any
 
-from sharpo.errors import ConfigError
+from sharpo.envs import tw_parts
+from sharpo.envs.tw_parts import fast_text, one_translation, predicates
 
 NOTHING = "Nothing happens."
 Fact = tuple[str, ...]
 """A true fact: predicate name, then entity ids."""
-
-
-def require_textworld() -> None:
-    """Import TextWorld's PDDL engine, or say what to install.
-
-    Raises:
-        ConfigError: Python is too new for TextWorld, or the package is absent.
-    """
-    if sys.version_info >= (3, 13):
-        raise ConfigError(
-            f"household and alfworld games need TextWorld, which runs on Python 3.11 and 3.12, not on "
-            f"{sys.version_info.major}.{sys.version_info.minor}: make the environment with python3.12 and "
-            "pip install 'sharpo[alfworld]'"
-        )
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # TextWorld's parser builder and its optional parts warn while they import
-            import textworld.envs.pddl.logic  # noqa: F401
-    except ImportError as error:
-        raise ConfigError(
-            f"household and alfworld games need TextWorld ({error}): pip install 'sharpo[alfworld]'"
-        ) from None
 
 
 @dataclass(slots=True, eq=False)
@@ -72,142 +44,6 @@ class Node:
         return found
 
 
-class _Library:
-    """The C++ state machine of this process: one copy, holding one game at a time."""
-
-    def __init__(self) -> None:
-        import fast_downward
-
-        self.lib = fast_downward.load_lib()
-        self.lib.load_sas_replan = lambda _: None  # only the planner reads it, and the planner is never called
-        self.owner: Game | None = None
-
-
-@functools.cache
-def _library() -> _Library:
-    return _Library()
-
-
-def _shallow(value: Any) -> Any:
-    """Copy as deep as the text generator writes: containers and grammar symbols, never entities or facts."""
-    from textworld.envs.pddl.textgen import Symbol
-
-    if isinstance(value, dict):
-        return dict(value)
-    if isinstance(value, list):
-        return [_shallow(item) for item in value]
-    made = copy.copy(value)
-    for name in ("symbol", "expression"):
-        inner = getattr(made, name, None)
-        if isinstance(inner, Symbol):
-            setattr(made, name, _shallow(inner))
-    return made
-
-
-@functools.cache
-def _fast_parts() -> tuple[Any, dict[str, Any]]:
-    import textworld.envs.pddl.textgen as textgen
-
-    parse = functools.cache(textgen._parse_and_convert)
-    query = functools.cache(textgen.Rule.parse_conjunctive_query)
-
-    def parse_once(text: str, rule_name: str, trace: bool = False) -> Any:  # noqa: ARG001 - the stock signature
-        return _shallow(parse(text, rule_name=rule_name))
-
-    return textgen, {
-        "_parse_and_convert": parse_once,
-        "Rule": SimpleNamespace(parse_conjunctive_query=query),
-        "deepcopy": _shallow,
-    }
-
-
-@contextmanager
-def _fast_text() -> Iterator[None]:
-    """Let the text generator parse each template once and copy less, for the duration of a call."""
-    textgen, parts = _fast_parts()
-    stock = {name: getattr(textgen, name) for name in parts}
-    vars(textgen).update(parts)
-    try:
-        yield
-    finally:
-        vars(textgen).update(stock)
-
-
-@contextmanager
-def _one_translation() -> Iterator[None]:
-    """Translate PDDL once (the second, for the planner, is left out) and give ``sys.argv`` back."""
-    import fast_downward
-
-    stock, argv, made = fast_downward.pddl2sas, sys.argv, {}
-
-    def translate(domain: str, problem: str, verbose: bool = False, optimize: bool = False) -> Any:
-        if not optimize:
-            made["plain"] = stock(domain, problem, verbose=verbose)
-        return made["plain"]
-
-    fast_downward.pddl2sas = translate
-    try:
-        yield
-    finally:
-        fast_downward.pddl2sas, sys.argv = stock, argv
-
-
-def sentence(grammar: str) -> str:
-    """Return the task sentence of a game's grammar, for example ``put a clean mug in desk``.
-
-    Example:
-        >>> sentence('"rhs": "Your task is to: look at mug under the desklamp."')
-        'look at mug under the desklamp'
-    """
-    found = re.search(r"Your task is to: (.*?)\.?\\?[\"\n]", grammar)
-    return found.group(1) if found else ""
-
-
-@functools.lru_cache(maxsize=8)
-def _grammar(domain: str, grammar: str) -> Any:
-    from textworld.envs.pddl.logic import GameLogic
-
-    return GameLogic(domain, grammar)
-
-
-def _logic(domain: str, grammar: str) -> Any:
-    """Parse a game's grammar; games that differ in the task sentence alone share the parse."""
-    task = sentence(grammar)
-    if not task:
-        return _grammar(domain, grammar)
-    from textworld.envs.pddl.textgen import ContextSensitiveGrammar
-
-    shared = _grammar(domain, grammar.replace(task, "UNKNOWN GOAL"))
-    mine = copy.copy(shared)
-    mine.grammar = copy.copy(shared.grammar)
-    mine.grammar._rules = shared.grammar._rules.copy()
-    text = "".join(f"{symbol}" for symbol in shared.grammar._rules["task"][0].rhs).replace("UNKNOWN GOAL", task)
-    mine.grammar._rules.update(ContextSensitiveGrammar.parse(json.dumps({"task": [{"rhs": text}]}))._rules)
-    return mine
-
-
-def _names(ids: list[str]) -> dict[str, str]:
-    """Name entities as ALFWorld does: class and number, numbers falling along the sorted ids."""
-    parts = {}
-    for entity in sorted(ids):
-        kind, bar, _ = entity.partition("_bar_")
-        parts[entity] = (kind + ("basin" if bar and "basin" in entity else ""), bool(bar))
-    left: dict[str, int] = {}
-    for kind, numbered in parts.values():
-        left[kind] = left.get(kind, 0) + numbered
-    names = {}
-    for entity, (kind, numbered) in parts.items():
-        names[entity] = f"{kind} {left[kind] if numbered else ''}"
-        left[kind] -= numbered
-    return names
-
-
-def _predicates(condition: Any) -> set[str]:
-    """Return the predicates that a PDDL condition reads."""
-    own = {condition.predicate.lower()} if hasattr(condition, "predicate") else set()
-    return own.union(*(_predicates(part) for part in condition.parts))
-
-
 class Game:
     """A game that is being played: deterministic, so every (state, command) is asked of the engine once.
 
@@ -216,20 +52,20 @@ class Game:
     """
 
     def __init__(self, data: Mapping[str, Any]) -> None:
-        require_textworld()
+        tw_parts.require_textworld()
         from textworld.envs.pddl.logic import PddlState
         from textworld.generator.game import EntityInfo
 
-        with _fast_text(), _one_translation():
-            self._logic = _logic(data["pddl_domain"], data["grammar"])
-            self._library = _library()
+        with fast_text(), one_translation():
+            self._logic = tw_parts.parse_game(data["pddl_domain"], data["grammar"])
+            self._library = tw_parts.library()
             self._library.owner = None
             self._state: Any = PddlState(self._library.lib, data["pddl_problem"], self._logic)
         self._library.owner = self
         self._sas = self._state.sas.encode()
         self._state.sas = self._state.sas_replan = ""
         infos = {var.name: EntityInfo(var.name, var.type) for fact in self._state.facts for var in fact.arguments}
-        names = _names(list(infos))
+        names = tw_parts.names(list(infos))
         for key, info in infos.items():
             info.name, info.definite, info.indefinite = names[key], "the", "a"
         self._infos = infos
@@ -273,14 +109,14 @@ class Game:
     def _signature(self) -> tuple[set[str], set[str]]:
         """Return the predicates that some action changes, and those that some condition reads."""
         task = self._state.task
-        changed, read = set(), _predicates(task.goal)
+        changed, read = set(), predicates(task.goal)
         for action in task.actions:
-            read |= _predicates(action.precondition)
+            read |= predicates(action.precondition)
             for effect in action.effects:
-                read |= _predicates(effect.condition)
+                read |= predicates(effect.condition)
                 changed.add(effect.literal.predicate.lower())
         for axiom in task.axioms:
-            read |= _predicates(axiom.condition)
+            read |= predicates(axiom.condition)
             changed.add(axiom.name.lower())
         return changed | {f"not_{name}" for name in changed}, read
 
@@ -345,5 +181,5 @@ class Game:
             "mapping": mapping,
             "entity_infos": self._infos,
         }
-        with _fast_text():
+        with fast_text():
             return self._logic.grammar.derive(rule, context)

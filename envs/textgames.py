@@ -7,9 +7,10 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from sharpo.envs.games import NOTHING, Game, Node, require_textworld
+from sharpo.envs.games import NOTHING, Game, Node
 from sharpo.envs.oracle import Floor, Goal, advise, view
 from sharpo.envs.scenes import FAMILIES
+from sharpo.envs.tw_parts import require_textworld
 
 from sharpo.env import ActionFormat, Answer, Observed, TextEnv
 from sharpo.episode import Outcome, Task

@@ -1,0 +1,61 @@
+"""A few of ALFWorld's own games, unpacked once per session, and stock TextWorld to compare with."""
+
+import tarfile
+import warnings
+from pathlib import Path
+
+import pytest
+
+GAMES = {
+    "look": ("valid_seen/look_at_obj_in_light-AlarmClock-None-DeskLamp-323", "valid_unseen/look_at_obj_in_light-"),
+    "others": ("valid_seen/pick_and_place_simple-", "valid_seen/pick_two_obj_and_place-", "valid_seen/pick_clean"),
+}
+TINY = ["Apple", "Bowl", "Book", "CellPhone", "CreditCard", "Cup", "Egg", "Mug", "Pen", "Plate", "Potato", "Tomato"]
+
+
+@pytest.fixture(scope="session")
+def alfworld_games(shared_data, tmp_path_factory) -> Path:
+    """Six small real games of four families; bathrooms, bedrooms and living rooms, whose translation is quick."""
+    target = tmp_path_factory.mktemp("alfworld")
+    wanted = [prefix for prefixes in GAMES.values() for prefix in prefixes]
+    left = dict.fromkeys(wanted, 1) | {"valid_seen/pick_and_place_simple-": 2}
+    with tarfile.open(shared_data / "alfworld" / "valid.tar.xz") as archive:
+        for member in archive:
+            name = member.name.removeprefix("./")
+            if not name.endswith("game.tw-pddl"):
+                continue
+            scene = int(name.split("/")[1].rsplit("-", 1)[1])
+            prefix = next((prefix for prefix in wanted if name.startswith(prefix)), None)
+            if prefix is not None and left[prefix] and scene > 200:
+                left[prefix] -= 1
+                archive.extract(member, target, filter="data")
+            if not any(left.values()):
+                break
+    assert not any(left.values()), left
+    return target
+
+
+@pytest.fixture(scope="session")
+def stock(tmp_path_factory):
+    """Make stock TextWorld environments, named by ALFWorld's own code, for a game given as data."""
+    from sharpo.envs.tw_parts import require_textworld
+
+    patch = pytest.MonkeyPatch()
+    patch.setenv("ALFWORLD_DATA", str(tmp_path_factory.mktemp("unused")))  # alfworld's import makes this folder
+    require_textworld()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import textworld
+        from alfworld.agents.utils.misc import Demangler
+        from textworld.envs import PddlEnv
+
+    def make(data):
+        env = PddlEnv(textworld.EnvInfos(won=True, admissible_commands=True))
+        env.load(data)
+        demangler = Demangler(game_infos=env._entity_infos)
+        for info in env._entity_infos.values():
+            info.name = demangler.demangle_alfred_name(info.id)
+        return env
+
+    yield make
+    patch.undo()
