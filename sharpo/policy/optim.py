@@ -1,0 +1,93 @@
+"""Muon on the hidden matrices and AdamW on everything else, as one optimizer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from sharpo.errors import ConfigError
+
+_NOT_HIDDEN = ("embed", "lm_head", "wte", "wpe")
+
+
+def is_hidden_matrix(name: str, parameter: Tensor) -> bool:
+    """Tell whether a parameter is a matrix between hidden layers: neither embedding nor head.
+
+    Example:
+        >>> is_hidden_matrix("model.layers.0.mlp.up_proj.weight", torch.zeros(2, 2))
+        True
+        >>> is_hidden_matrix("model.embed_tokens.weight", torch.zeros(2, 2))
+        False
+    """
+    return parameter.ndim == 2 and not any(part in name for part in _NOT_HIDDEN)
+
+
+class MuonAdamW(torch.optim.Optimizer):
+    """Muon for hidden matrices, AdamW for embeddings, head, norms and biases; one step, one state, two groups.
+
+    W ← W − η √max(1, rows/columns) · orthogonalised momentum (Jordan et al., 2024) for the matrices, AdamW elsewhere.
+
+    Args:
+        named_params: (name, parameter) pairs, as from ``named_parameters()``.
+        lr: learning rate η of the matrices.
+        adamw_lr: learning rate of the rest.
+        momentum: of Muon, with Nesterov's look-ahead.
+        weight_decay: decoupled, of both.
+        betas: of AdamW.
+        eps: of AdamW.
+
+    Raises:
+        ConfigError: when there is no hidden matrix, or parameters came without names.
+    """
+
+    def __init__(
+        self,
+        named_params: Iterable[tuple[str, nn.Parameter]],
+        lr: float = 0.025,
+        adamw_lr: float = 5e-3,
+        momentum: float = 0.95,
+        weight_decay: float = 0.0,
+        betas: tuple[float, float] = (0.9, 0.95),
+        eps: float = 1e-8,
+    ) -> None:
+        pairs = list(cast("Iterable[Any]", named_params))
+        if any(not isinstance(pair, tuple) for pair in pairs):
+            raise ConfigError("MuonAdamW chooses by name: give it named_parameters(), not parameters()")
+        trained = [(name, parameter) for name, parameter in pairs if parameter.requires_grad]
+        matrices = [parameter for name, parameter in trained if is_hidden_matrix(name, parameter)]
+        others = [parameter for name, parameter in trained if not is_hidden_matrix(name, parameter)]
+        if not matrices:
+            raise ConfigError("MuonAdamW found no hidden matrix to train: choose torch.optim.AdamW")
+        self._parts: tuple[torch.optim.Optimizer, ...] = ()
+        muon = torch.optim.Muon(matrices, lr=lr, momentum=momentum, weight_decay=weight_decay)
+        parts: list[torch.optim.Optimizer] = [muon]
+        if others:
+            parts.append(torch.optim.AdamW(others, lr=adamw_lr, betas=betas, eps=eps, weight_decay=weight_decay))
+        super().__init__([group for part in parts for group in part.param_groups], {})
+        self._parts = tuple(parts)
+        self._share()
+
+    def _share(self) -> None:
+        """Let both parts see this optimizer's groups and state, so that there is one of each."""
+        for part, group in zip(self._parts, self.param_groups, strict=True):
+            part.param_groups = [group]
+            part.state = self.state
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Run the closure with gradients, then step both parts; return the closure's loss."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for part in self._parts:
+            part.step()
+        return loss
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Load groups and state; both parts see them."""
+        super().load_state_dict(state_dict)
+        self._share()
