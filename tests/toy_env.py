@@ -10,10 +10,10 @@ from sharpo.episode import Outcome, Task
 
 BOXES = 3
 SPECIALS = ("<pad>", "<unk>", "<|user|>", "<|assistant|>", "<|end|>", "<think>", "</think>", "<action>", "</action>")
-WORDS = (
-    "go to box 1 2 3 take key wash put look help you are at the table . see a nothing happens have it is clean done "
-    "your task : on and put it Your answer held no action in required form. Nothing happens. , > step"
-).split()
+WORDS = """
+go to box 1 2 3 take key wash put look help you are at the table . see a nothing happens have it is clean done
+your task : on and Your answer held no action in required form. Nothing happens. , > step
+"""
 CHAT_TEMPLATE = (
     "{% for m in messages %}{{ '<|' + m['role'] + '|> ' + m['content'] + ' <|end|> ' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|assistant|> ' }}{% endif %}"
@@ -87,7 +87,7 @@ class ToyEnv(TextEnv):
             return "wash key" if self._family == "clean" and not self._washed else "put key"
         if self._at == self._box:
             return "take key"
-        return f"go to box {self._box if self._informed else self._at + 1}"
+        return f"go to box {self._box if self._informed else self._at % BOXES + 1}"
 
 
 def save_toy_tokenizer(folder: Path, chat_template: str = CHAT_TEMPLATE) -> Path:
@@ -95,7 +95,7 @@ def save_toy_tokenizer(folder: Path, chat_template: str = CHAT_TEMPLATE) -> Path
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
-    words = list(dict.fromkeys([*SPECIALS, *WORDS]))
+    words = list(dict.fromkeys([*SPECIALS, *WORDS.split()]))
     core = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>"))
     core.pre_tokenizer = pre_tokenizers.WhitespaceSplit()  # pyright: ignore[reportAttributeAccessIssue]
     tokenizer = PreTrainedTokenizerFast(

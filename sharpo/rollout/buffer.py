@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 import torch
@@ -112,7 +113,7 @@ class RolloutBuffer(Dataset[tuple[Batch, Scores]]):
         width = sizes.score_rows or sizes.micro_rows
         order = sorted(range(len(self.rows)), key=lambda r: (self.rows[r].teacher_length, r))
         self._score_plan = [order[i : i + width] for i in range(0, len(order), width)]
-        self._scores: list[tuple[Tensor | None, Tensor | None, Tensor | None]] = [(None,) * 3] * len(self.rows)
+        self._scores: list[tuple[Tensor | None, Tensor | None, Tensor | None]] = [(None, None, None)] * len(self.rows)
         self._advantages: list[Tensor | None] = [None] * len(self.rows)
 
     def _pass(self, number: int) -> list[list[list[int]]]:
@@ -206,4 +207,4 @@ def _deal(items: list[int], parts: int) -> list[list[int]]:
     cuts = [0]
     for p in range(parts):
         cuts.append(cuts[-1] + small + (p < extra))
-    return [items[a:b] for a, b in zip(cuts, cuts[1:], strict=False)]
+    return [items[a:b] for a, b in pairwise(cuts)]

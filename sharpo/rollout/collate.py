@@ -12,10 +12,11 @@ from sharpo.algorithms.base import Algorithm
 from sharpo.batch import Batch, Update
 from sharpo.episode import Episode, EpisodeGroup, Turn
 from sharpo.errors import DataError
-from sharpo.protocols import Hint, HintBuilder
+from sharpo.protocols import HintBuilder
 from sharpo.segments import Segments
 
 NAN = float("nan")
+HINT_COUNTS: tuple[str, ...] = ("wanted", "built", "shortened", "too_long", "tokens")
 
 
 @dataclass
@@ -64,7 +65,9 @@ class Row:
     def extends_to(self, turn: Turn) -> bool:
         """Return True when the turn's prompt begins with this very row, token for token."""
         n = len(self)
-        return turn.hint_at == self.hint_at and len(turn.prompt_ids) >= n and list(turn.prompt_ids[:n]) == self.token_ids
+        return (
+            turn.hint_at == self.hint_at and len(turn.prompt_ids) >= n and list(turn.prompt_ids[:n]) == self.token_ids
+        )
 
 
 @dataclass(frozen=True)
@@ -116,8 +119,9 @@ def rows_of(episode: Episode, first_segment: int, span: str, spliced: tuple[int,
         for row in rows:
             at, n = row.hint_at, len(spliced)
             row.token_ids[at:at] = spliced
-            for values, filler in ((row.action, False), (row.span, False), (row.segment, -1), (row.behaviour, NAN)):
-                values[at:at] = [filler] * n
+            row.action[at:at] = row.span[at:at] = [False] * n
+            row.segment[at:at] = [-1] * n
+            row.behaviour[at:at] = [NAN] * n
     return rows
 
 
@@ -138,11 +142,11 @@ def collate(
         max_row: longest row with its hint, in tokens; an episode with a longer one loses its hint, counted.
     """
     rows: list[Row] = []
-    columns: dict[str, list[int] | list[bool]] = {
+    columns: dict[str, list[int]] = {
         name: [] for name in ("group", "episode", "turn", "length", "success", "hinted", "selected")
     }
     base: list[Tensor] = []
-    counts = dict.fromkeys(("wanted", "built", "shortened", "too_long", "tokens"), 0.0)
+    counts: dict[str, float] = dict.fromkeys(HINT_COUNTS, 0.0)
     episode_index = segment = 0
     for g, group in enumerate(groups):
         inside = hinted_students(algorithm, len(group.episodes))
@@ -150,7 +154,8 @@ def collate(
         for m, episode in enumerate(group.episodes):
             hint = None
             if m in inside or algorithm.needs_teacher:
-                hint = _hint(hints, group, m, tokenize, counts)
+                counts["wanted"] += 1
+                hint = hints.build(group, m, tokenize)
             plain = rows_of(episode, segment, algorithm.span)
             if hint is not None and max_row is not None and max(map(len, plain)) + len(hint.ids) > max_row:
                 counts["too_long"] += 1
@@ -167,10 +172,10 @@ def collate(
             rows += plain
             for k, turn in enumerate(episode.turns):
                 start, stop = turn_span(turn, algorithm.span)
-                values = (g, episode_index, k, stop - start, episode.outcome.success, hinted)
-                for name, value in zip(columns, values, strict=False):
+                selected = hinted and stop > start and turn.trainable
+                values = (g, episode_index, k, stop - start, episode.outcome.success, hinted, selected)
+                for name, value in zip(columns, values, strict=True):
                     columns[name].append(value)
-                columns["selected"].append(hinted and stop > start and turn.trainable)
             episode_index += 1
             segment += len(episode.turns)
     tensors = {
@@ -190,13 +195,6 @@ def _checked_base(algorithm: Algorithm, group: EpisodeGroup) -> Tensor:
             f"{group.task.id}; it must give one value for each turn"
         )
     return base.detach().to(torch.float32)
-
-
-def _hint(
-    hints: HintBuilder, group: EpisodeGroup, member: int, tokenize: Callable[[str], list[int]], counts: dict[str, float]
-) -> Hint | None:
-    counts["wanted"] += 1
-    return hints.build(group, member, tokenize)
 
 
 def to_batch(

@@ -93,10 +93,8 @@ class RolloutDataModule(lightning.LightningDataModule):
         """Check the trainer's settings and start this process's engine and environments."""
         trainer = self.trainer
         if stage == "fit" and trainer is not None:
-            for name, have, need in (
-                ("reload_dataloaders_every_n_epochs", trainer.reload_dataloaders_every_n_epochs, 1),
-                ("num_sanity_val_steps", trainer.num_sanity_val_steps, 0),
-            ):
+            for name, need in (("reload_dataloaders_every_n_epochs", 1), ("num_sanity_val_steps", 0)):
+                have = getattr(trainer, name)
                 if have != need:
                     raise ConfigError(f"trainer.{name}={have}: rollouts need {need} (one collection per epoch)")
             if trainer.world_size > 1 and trainer._accelerator_connector.use_distributed_sampler:

@@ -73,11 +73,11 @@ class Template:
 
 
 def quoted(admissible: Sequence[str]) -> str:
-    """Return the admissible actions, one quoted action a line, ``help`` left out.
+    r"""Return the admissible actions, one quoted action a line, ``help`` left out.
 
     Example:
         >>> quoted(["look", "help", "go to desk 1"])
-        "['look'\\n 'go to desk 1']"
+        "['look'\n 'go to desk 1']"
     """
     return "[" + "\n ".join(f"'{action}'" for action in admissible if action != "help") + "]"
 

@@ -72,7 +72,7 @@ class Renderer:
                 f"model {self.path}: its chat template closes an assistant turn with {self._close!r}, which does not "
                 "begin with a special token; a policy needs one token that ends its turn"
             )
-        self._open = self._close[len(self._tokenizer.decode([close_ids[0]])) :]
+        self._open = self._close.partition(self.decode(close_ids[:1]).strip())[2]
         eos = self._tokenizer.eos_token_id
         self.turn_end: tuple[int, ...] = tuple(dict.fromkeys([close_ids[0], *([] if eos is None else [eos])]))
         """Stop ids; the first is the chat template's own end of turn."""

@@ -29,6 +29,8 @@ def token_chars(ids: Sequence[int], decode: Decode) -> list[tuple[int, int]]:
         >>> token_chars([0, 1, 2], lambda ids: " ".join(words[i] for i in ids))
         [(0, 2), (2, 5), (5, 9)]
     """
+    if not ids:
+        return []
     text = decode(ids)
     pieces = [decode([i]) for i in ids]
     if "".join(pieces) == text:
@@ -37,8 +39,7 @@ def token_chars(ids: Sequence[int], decode: Decode) -> list[tuple[int, int]]:
             stops.append((stops[-1] if stops else 0) + len(piece))
     else:
         stops = [_shared(decode(ids[: i + 1]), text) for i in range(len(ids))]
-    if ids:
-        stops[-1] = len(text)
+    stops[-1] = len(text)
     starts = [0, *stops[:-1]]
     ranges = []
     for i, start in enumerate(starts):
@@ -47,10 +48,8 @@ def token_chars(ids: Sequence[int], decode: Decode) -> list[tuple[int, int]]:
     return ranges
 
 
-def token_spans(
-    ids: Sequence[int], chars: Mapping[str, tuple[int, int]], decode: Decode
-) -> dict[str, tuple[int, int]]:
-    """Return the half-open range of the tokens that overlap each named range of characters.
+def token_spans(ids: Sequence[int], chars: Mapping[str, tuple[int, int]], decode: Decode) -> dict[str, tuple[int, int]]:
+    """Return the half-open range of the tokens that overlap each named range of characters, outer white space aside.
 
     Args:
         ids: token ids whose text ``decode(ids)`` the ranges refer to, (L,).
@@ -67,9 +66,11 @@ def token_spans(
     """
     if not chars or not ids:
         return {}
-    ranges = token_chars(ids, decode)
+    text, ranges = decode(ids), token_chars(ids, decode)
     spans: dict[str, tuple[int, int]] = {}
-    for name, (low, high) in chars.items():
+    for name, (begin, end) in chars.items():
+        part = text[begin:end]
+        low, high = begin + len(part) - len(part.lstrip()), begin + len(part.rstrip())
         inside = [i for i, (start, stop) in enumerate(ranges) if start < high and stop > low and stop > start]
         if inside and high > low:
             spans[name] = (inside[0], inside[-1] + 1)

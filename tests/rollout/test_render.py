@@ -1,0 +1,170 @@
+"""Renderer: append-only conversations, windowed prompts, the hint's place, spans, refusals."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from toy_env import CHAT_TEMPLATE, ToyEnv, save_toy_tokenizer
+
+from sharpo.env import Observed, parse_plain, parse_tags
+from sharpo.episode import Turn
+from sharpo.errors import ConfigError, DataError
+from sharpo.rollout.prompts import Template
+from sharpo.rollout.render import Renderer
+from sharpo.rollout.spans import token_chars, token_spans
+
+TASK = ToyEnv().task("train", 0)
+START = Observed("you are at the table .", ("look", "help"))
+ACTIONS = ["go to box 1", "take key", "wash key", "put key", "look"]
+
+
+def turn_after(renderer, prompt, action_ids, finish="stop", observation="you are at the table ."):
+    text = renderer.text(action_ids)
+    parsed = parse_plain(text)
+    return Turn(
+        prompt.ids, tuple(action_ids), (), text, parsed.action if parsed else None,
+        renderer.spans(action_ids, parsed), observation, "nothing happens .", 0.0, 0.0, finish, prompt.hint_at,
+    )  # fmt: skip
+
+
+def test_append_prompt_is_the_last_prompt_and_the_sampled_ids_plus_the_next_message(toy_renderer):
+    prompt = toy_renderer.prompt(TASK, [], START)
+    assert toy_renderer.decode(prompt.ids) == "<|user|> you are at the table . <|end|> <|assistant|>"
+    turn = turn_after(toy_renderer, prompt, toy_renderer.action_ids("go to box 1"))
+    following = toy_renderer.prompt(TASK, [turn], Observed("you are at box 1 ."))
+    before = prompt.ids + turn.action_ids
+    assert following.ids[: len(before)] == before
+    assert toy_renderer.decode(following.ids[len(before) :]) == "<|user|> you are at box 1 . <|end|> <|assistant|>"
+    assert following.hint_at == prompt.hint_at == 1
+
+
+def test_append_prompt_equals_the_chat_template_on_the_whole_conversation(toy_renderer):
+    prompt = toy_renderer.prompt(TASK, [], START)
+    turn = turn_after(toy_renderer, prompt, toy_renderer.action_ids("look"))
+    following = toy_renderer.prompt(TASK, [turn], Observed("you are at box 1 ."))
+    talk = [("user", START.text), ("assistant", "look"), ("user", "you are at box 1 .")]
+    assert list(following.ids) == toy_renderer.tokenize(toy_renderer._chat(talk))
+
+
+def test_a_turn_cut_by_its_budget_gets_its_end_of_turn_as_context(toy_renderer):
+    prompt = toy_renderer.prompt(TASK, [], START)
+    cut = turn_after(toy_renderer, prompt, toy_renderer.tokenize("go to"), finish="length")
+    following = toy_renderer.prompt(TASK, [cut], START)
+    end = toy_renderer.turn_end[0]
+    assert following.ids[: len(prompt.ids) + 3] == (*prompt.ids, *cut.action_ids, end)
+    whole = turn_after(toy_renderer, prompt, [*toy_renderer.tokenize("go to"), end])
+    assert toy_renderer.prompt(TASK, [whole], START).ids == following.ids
+
+
+def test_a_chat_template_that_is_not_append_only_is_refused(tmp_path):
+    strips = CHAT_TEMPLATE.replace("m['content'] +", "m['content'].split('</think>')[-1] +")
+    folder = str(save_toy_tokenizer(tmp_path, strips))
+    with pytest.raises(ConfigError, match="not append-only"):
+        Renderer(folder, style="append", template="household_plain")
+    assert Renderer(folder, style="windowed", template="alfworld_windowed").turn_end
+
+
+def test_a_chat_template_that_rewrites_the_message_or_is_missing_is_refused(tmp_path, toy_tokenizer):
+    shouts = str(save_toy_tokenizer(tmp_path, CHAT_TEMPLATE.replace("m['content']", "m['content'] | upper")))
+    with pytest.raises(ConfigError, match="chat template"):
+        Renderer(shouts, style="append", template="household_plain")
+    with pytest.raises(DataError, match="no tokenizer"):
+        Renderer(str(tmp_path / "absent"), style="append", template="household_plain")
+    with pytest.raises(ConfigError, match=r"no file envs/prompts/nope_first\.txt"):
+        Renderer(toy_tokenizer, style="append", template="nope")
+
+
+@pytest.mark.parametrize(
+    ("knobs", "field"),
+    [
+        ({"style": "sideways"}, "prompt.style"),
+        ({"history": -1}, "prompt.history"),
+        ({"action_format": "xml"}, "format"),
+    ],
+)
+def test_bad_settings_name_their_field(toy_tokenizer, knobs, field):
+    with pytest.raises(ConfigError, match=field):
+        Renderer(toy_tokenizer, **{"style": "append", "template": "household_plain", **knobs})
+
+
+def test_unknown_words_are_named(toy_renderer):
+    with pytest.raises(DataError, match=r"does not know \['microwave', 'zebra'\]"):
+        toy_renderer.tokenize("go to zebra microwave")
+
+
+def test_every_packaged_template_fills_and_marks_the_hint():
+    observed = Observed("you see a key .", ("look", "help", "take key"))
+    turn = Turn((1,), (2,), (), "look", "look", {}, "you saw", "next", 0.0, 0.0, "stop", 0)
+    for name in ("alfworld_windowed_first", "alfworld_windowed", "alfworld_append_first", "household_plain_first"):
+        before, after = Template.load(name).fill(TASK, [turn] * 3, observed, 2)
+        assert Template.load(name).hinted
+        assert "you see a key ." in before + after
+        assert "help'" not in before + after
+        assert "{" not in before + after
+    assert not Template.load("alfworld_append").hinted
+
+
+def test_windowed_message_shows_the_last_pairs_the_steps_and_the_hint_before_the_instructions():
+    turns = [
+        Turn((1,), (2,), (), a or "", a, {}, f"saw {a}", "next", 0.0, 0.0, "stop", 0) for a in ("one", "two", None)
+    ]
+    before, after = Template.load("alfworld_windowed").fill(TASK, turns, START, 2)
+    assert "saw one" not in before
+    assert "[Turn 2] saw: 'saw two' did: 'two'\n[Turn 3] saw: 'saw None' did: '(no valid action)'" in before
+    assert "taken 3 step" in before
+    assert "This is step 4" in before
+    assert after.startswith("It is your turn to act.")
+    assert "<action>" in after
+
+
+def test_templates_refuse_unknown_fields_two_markers_and_missing_admissible_actions():
+    with pytest.raises(ConfigError, match="uses \\['weather'\\]"):
+        Template.parse("t", "{weather}")
+    with pytest.raises(ConfigError, match="2 lines"):
+        Template.parse("t", "{hint}\na\n{hint}")
+    with pytest.raises(DataError, match="gave none"):
+        Template.parse("t", "{admissible}").fill(TASK, [], Observed("x"), 2)
+
+
+@given(words=st.lists(st.sampled_from(ACTIONS), min_size=1, max_size=3), thought=st.lists(st.sampled_from(ACTIONS)))
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_render_then_spans_then_decode_returns_the_action(toy_tokenizer, words, thought):
+    action = " ".join(words)
+    plain = Renderer(toy_tokenizer, style="append", template="household_plain", action_format="plain")
+    ids = plain.action_ids(action)
+    start, stop = plain.spans(ids, parse_plain(plain.text(ids)))["action"]
+    assert (plain.decode(ids[start:stop]), stop) == (action, len(ids) - 1)
+
+    tags = Renderer(toy_tokenizer, style="append", template="household_plain", action_format="tags")
+    ids = [*tags.tokenize(f"<think>{' '.join(thought)}</think> <action>{action}</action> look"), tags.turn_end[0]]
+    parsed = parse_tags(tags.text(ids))
+    assert parsed is not None
+    spans = tags.spans(ids, parsed)
+    assert tags.decode(ids[slice(*spans["action"])]) == parsed.action == action
+    assert tags.decode(ids[slice(*spans["action_with_tags"])]) == f"<action> {action} </action>"
+    if thought:
+        assert tags.decode(ids[slice(*spans["think"])]) == " ".join(thought)
+
+
+def test_tags_expert_writes_what_the_parser_reads(toy_tokenizer):
+    tags = Renderer(toy_tokenizer, style="append", template="household_plain", action_format="tags")
+    parsed = parse_tags(tags.text(tags.action_ids("take key")))
+    assert parsed is not None
+    assert parsed.action == "take key"
+
+
+@given(text=st.text(alphabet="ab é—漢🙂<>", min_size=1, max_size=12), data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_spans_of_byte_tokens_cover_exactly_the_characters_asked_for(text, data):
+    raw = text.encode()
+    low = data.draw(st.integers(0, len(text) - 1))
+    high = data.draw(st.integers(low + 1, len(text)))
+    spans = token_spans(list(raw), {"action": (low, high)}, lambda ids: bytes(ids).decode("utf-8", errors="replace"))
+    start, stop = spans.get("action", (0, 0))
+    assert bytes(raw[start:stop]).decode() == text[low:high].strip()
+
+
+def test_token_chars_of_byte_pairs_and_of_nothing():
+    assert token_chars([], lambda ids: "") == []
+    assert token_spans([1], {}, lambda ids: "x") == {}
