@@ -77,6 +77,7 @@ class RolloutDataModule(lightning.LightningDataModule):
         """Collections begun since the start of the run, over resumes."""
         self.collections = 0
         """Collections of this process."""
+        self._untouched: RolloutBuffer | None = None
 
     @property
     def panel_names(self) -> tuple[str, ...]:
@@ -113,12 +114,17 @@ class RolloutDataModule(lightning.LightningDataModule):
             self.pool.close()
         if self.engine is not None:
             self.engine.close()
-        self.engine = self.pool = None
+        self.engine = self.pool = self._untouched = None
 
     def train_dataloader(self) -> DataLoader[Any]:
-        """Publish the newest weights, collect one iteration, and return its sized buffer."""
-        buffer = self.collect()
-        return DataLoader(buffer, batch_size=None, shuffle=False, num_workers=0, collate_fn=_as_is)
+        """Publish the newest weights, collect one iteration, and return its sized buffer.
+
+        After a resume Lightning asks twice before the first update; the second time gets the same buffer.
+        """
+        module: Any = self._trainer.lightning_module
+        if self._untouched is None or self._untouched.policy_version != module.policy_version:
+            self._untouched = self.collect()
+        return DataLoader(self._untouched, batch_size=None, shuffle=False, num_workers=0, collate_fn=_as_is)
 
     def val_dataloader(self) -> list[DataLoader[Any]]:
         """Return one loader per panel with this rank's tasks; no episode is played here."""
@@ -135,7 +141,10 @@ class RolloutDataModule(lightning.LightningDataModule):
     def on_before_batch_transfer(self, batch: Any, dataloader_idx: int) -> Any:
         """Turn a panel's tasks into episodes, with the weights of this very moment."""
         del dataloader_idx
-        return self.play(batch) if isinstance(batch, PanelTasks) else batch
+        if isinstance(batch, PanelTasks):
+            return self.play(batch)
+        self._untouched = None
+        return batch
 
     def state_dict(self) -> dict[str, Any]:
         """Return the task cursor."""
@@ -144,6 +153,7 @@ class RolloutDataModule(lightning.LightningDataModule):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the task cursor."""
         self.iteration = int(state_dict["iteration"])
+        self._untouched = None
 
     # -- the stages ------------------------------------------------------------------------------------------------
     def collect(self) -> RolloutBuffer:
