@@ -71,8 +71,7 @@ def household(object_types: Sequence[str]) -> tuple[str, ...]:
 def alfworld() -> tuple[str, ...]:
     """Return the vocabulary of ALFWorld's own games, in both command forms."""
     stated = scenes.rules()
-    objects = set().union(*stated.holds.values()) | set().union(*stated.able.values())
-    numbers = dict.fromkeys(sorted(objects), 8)
+    numbers = dict.fromkeys(sorted(stated.objects), 8)
     numbers |= {kind: _MOST.get(kind, 6) for kind in sorted(stated.holds)}
     words = [str(number) for number in range(100)]
-    return _order([*_entries(numbers), *_OTHER_FORM, *words, *(f"{kind}" for kind in stated.openable)])
+    return _order([*_entries(numbers), *_OTHER_FORM, *words])

@@ -72,6 +72,7 @@ class Rules:
 
     holds: Mapping[str, frozenset[str]]
     able: Mapping[str, frozenset[str]]
+    objects: frozenset[str]
     openable: frozenset[str]
     goals: Mapping[str, Any]
     domain: str
@@ -97,6 +98,7 @@ def rules() -> Rules:
     return Rules(
         holds={name: frozenset(held) for name, held in constants["VAL_RECEPTACLE_OBJECTS"].items()},
         able={name: frozenset(objects) for name, objects in constants["VAL_ACTION_OBJECTS"].items()},
+        objects=frozenset(constants["OBJECTS"]),
         openable=frozenset(constants["OPENABLE_CLASS_LIST"]),
         goals={family: library["gdict"][goal] for family, goal in GOALS.items()},
         domain=(root / "data" / "alfred.pddl").read_text(encoding="utf-8"),

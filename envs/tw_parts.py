@@ -28,7 +28,7 @@ def require_textworld() -> None:
     if sys.version_info >= (3, 13):
         raise ConfigError(
             f"household and alfworld games need TextWorld, which runs on Python 3.11 and 3.12, not on "
-            f"{sys.version_info.major}.{sys.version_info.minor}: make the environment with python3.12 and "
+            f"{sys.version_info[0]}.{sys.version_info[1]}: make the environment with python3.12 and "
             "pip install 'sharpo[alfworld]'"
         )
     try:

@@ -1,5 +1,6 @@
 """Every environment of configs/env keeps the contract that collectors, metrics and algorithms rely on."""
 
+import os
 import warnings
 from pathlib import Path
 
@@ -19,8 +20,10 @@ def test_there_are_environments_to_check():
 
 
 @pytest.fixture(params=NAMES)
-def make(request):
+def make(request, monkeypatch):
     """Make the environment a config describes, as the prompt group would complete it."""
+    if request.param.startswith("alfworld") and "ALFWORLD_DATA" not in os.environ:
+        monkeypatch.setenv("ALFWORLD_DATA", str(request.getfixturevalue("alfworld_games")))
     with initialize_config_module("sharpo.configs", version_base="1.3"):
         config = compose(overrides=[f"+env={request.param}", "+prompt.action_format=tags"]).env
 
@@ -44,15 +47,15 @@ def test_gymnasium_accepts_it(make):
 
 def test_tasks_are_the_same_for_the_same_index_and_declare_their_family(make):
     one, two = make(), make()
-    ids = set()
+    ids = []
     for split in ("train", "val"):
-        for index in range(6):
+        for index in range(min(6, one.num_tasks(split) or 6)):
             task = one.task(split, index)
             assert task == two.task(split, index)
             assert task.family in one.families
             assert task.instruction
-            ids.add(task.id)
-    assert len(ids) == 12
+            ids.append(task.id)
+    assert len(set(ids)) == len(ids) >= 2
 
 
 def test_the_same_actions_give_the_same_episode(make):

@@ -2,7 +2,6 @@
 
 import json
 import random
-import re
 import sys
 
 import pytest
@@ -97,25 +96,37 @@ def test_the_informed_expert_wins_every_game_well_within_the_limit(tiny):
     assert sum(turns) / len(turns) < 7
 
 
-def test_the_exploring_expert_wins_most_games_and_uses_only_what_it_was_shown(tiny):
-    won = 0
-    for index in range(60):
+def test_the_exploring_expert_wins_most_games(tiny):
+    assert sum(expert(tiny, tiny.task("val", index), informed=False)[0] for index in range(60)) >= 48
+
+
+def test_the_exploring_expert_uses_only_what_it_was_shown(tiny):
+    """Two rooms that differ in where the target lies: as long as they look the same, it acts the same."""
+    differed = 0
+    for index in range(36):
         task = tiny.task("val", index)
-        done, _, texts = expert(tiny, task, informed=False)
-        won += done
-        shown = ""
-        for said in texts:
-            taken = re.fullmatch(r"take (\w+ \d+) from (\w+ \d+)", said)
-            if taken and said in texts and f"see a {taken[1]}" not in shown and f" a {taken[1]}" not in shown:
-                assert said != expected_next(texts, said)
-            shown += said + "\n"
-    assert won >= 48
-
-
-def expected_next(texts, said):
-    """The command the expert gave when `said` first was admissible: it stands before the admissible ones."""
-    at = texts.index(said)
-    return said if at == 0 or (texts[at - 1].startswith("You") and texts[at] == said) else ""
+        scene = scenes.Scene.from_payload(task.payload)
+        at = next(n for n, (kind, _) in enumerate(scene.objects) if kind == scene.target)
+        spots = [
+            place
+            for place, kind in enumerate(scene.receptacles)
+            if scene.target in scenes.rules().holds[kind]
+            and place != scene.objects[at][1]
+            and kind != scene.destination
+        ]
+        for place in spots:
+            objects = [*scene.objects[:at], (scene.target, place), *scene.objects[at + 1 :]]
+            other = Task(f"{task.id}/{place}", task.family, task.instruction, 0, {**task.payload, "objects": objects})
+            twin = Household(receptacles=6, objects=4, object_types=TINY, max_turns=12)
+            seen, there = tiny.reset(options={"task": task}), twin.reset(options={"task": other})
+            while seen[0] == there[0]:
+                assert seen[-1]["oracle"] == there[-1]["oracle"]
+                action = seen[-1]["oracle"]
+                seen, there = tiny.step(action), twin.step(action)
+                if seen[2] or seen[3]:
+                    break
+            differed += seen[0] != there[0]
+    assert differed > 30
 
 
 @pytest.mark.parametrize("informed", [True, False])
@@ -138,16 +149,15 @@ def test_every_text_is_covered_by_the_lexicon(tiny):
     tokenizer = word_tokenizer(tiny.lexicon())
     rng = random.Random(0)
     lengths = []
-    for index in range(60):
+    for index in range(36):
         task = tiny.task("train", index)
         _, _, texts = expert(tiny, task, informed=index % 2 == 0)
-        said = [text for at, text in enumerate(texts) if at < 1]
         _, info = tiny.reset(options={"task": task})
         for action in [None, "help", *(None for _ in range(8))]:
             given = action or rng.choice(info["admissible"])
             text, *_, info = tiny.step(given)
             texts.append(text)
-        for text in {*texts, *said}:
+        for text in set(texts):
             assert UNKNOWN not in tokenizer.encode(text).tokens, text
         lengths.append(len(tokenizer.encode(texts[0]).tokens))
     assert len(tiny.lexicon()) < 230
