@@ -51,24 +51,36 @@ class PeerHint:
         self.pick, self.render, self.obs_chars = pick, render, obs_chars
         self.max_tokens, self.seed = max_tokens, seed
         self.wording = wording or Wording()
+        self._group: EpisodeGroup | None = None
+        self._built: dict[int, Hint | None] = {}
 
     def build(self, group: EpisodeGroup, member: int, tokenize: Callable[[str], list[int]]) -> Hint | None:
         """Return the hint for ``group.episodes[member]``; None without a successful peer or when none fits."""
         peer = self.peer(group, member)
         if peer is None:
             return None
-        turns = [turn for turn in group.episodes[peer].turns if turn.action is not None]
+        if self._group is not group:
+            self._group, self._built = group, {}
+        if peer not in self._built:
+            self._built[peer] = self._of(group.episodes[peer], tokenize)
+        return self._built[peer]
+
+    def _of(self, episode: Episode, tokenize: Callable[[str], list[int]]) -> Hint | None:
+        turns = [turn for turn in episode.turns if turn.action is not None]
+        if not turns:
+            return None
         order = middle_out(len(turns))
-        observed = self.render == "obs_action"
-        levels = (len(turns) if observed else 0) + max(0, len(turns) - 2) + 1
+        first = 0 if self.render == "obs_action" else len(turns)
+        levels = range(first, len(turns) + max(0, len(turns) - 2) + 1)
 
         def ids(level: int) -> list[int]:
-            return tokenize(self._text(turns, order, level if observed else level + len(turns)))
+            return tokenize(self._text(turns, order, level))
 
-        level = bisect_left(range(levels), True, key=lambda i: len(ids(i)) <= self.max_tokens)
-        if not turns or level == levels:
-            return None
-        return Hint(tuple(ids(level)), f"peer:{group.episodes[peer].member}", shortened=level > 0)
+        whole = ids(first)
+        if len(whole) <= self.max_tokens:
+            return Hint(tuple(whole), f"peer:{episode.member}")
+        at = bisect_left(levels, True, key=lambda level: len(ids(level)) <= self.max_tokens)
+        return None if at == len(levels) else Hint(tuple(ids(levels[at])), f"peer:{episode.member}", shortened=True)
 
     def peer(self, group: EpisodeGroup, member: int) -> int | None:
         """Return the index of the chosen peer in ``group.episodes``, or None."""

@@ -168,3 +168,55 @@ def test_spans_of_byte_tokens_cover_exactly_the_characters_asked_for(text, data)
 def test_token_chars_of_byte_pairs_and_of_nothing():
     assert token_chars([], lambda ids: "") == []
     assert token_spans([1], {}, lambda ids: "x") == {}
+
+
+CHATML = (
+    "{% for m in messages %}{% if loop.first and m['role'] != 'system' %}"
+    "{{ '<|im_start|>system\\nYou help.<|im_end|>\\n' }}{% endif %}"
+    "{{ '<|im_start|>' + m['role'] + '\\n' + m['content'] + '<|im_end|>\\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+)
+
+
+@pytest.fixture(scope="module")
+def byte_renderer(tmp_path_factory):
+    """A byte-level tokenizer with ChatML, as instruction-tuned models have: any text, no unknown token."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    core = Tokenizer(models.BPE({letter: i for i, letter in enumerate(alphabet)}, []))
+    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)  # pyright: ignore
+    core.decoder = decoders.ByteLevel()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=core, eos_token="<|im_end|>", pad_token="<|endoftext|>",
+        additional_special_tokens=["<|im_start|>"], chat_template=CHATML,
+    )  # fmt: skip
+    folder = tmp_path_factory.mktemp("bytes")
+    tokenizer.save_pretrained(folder)
+    return Renderer(str(folder), style="append", template="alfworld_append")
+
+
+def test_chatml_conversations_are_built_token_for_token(byte_renderer):
+    observed = Observed("caf\u00e9 \u2014 a table", ("look", "help"))
+    prompt = byte_renderer.prompt(TASK, [], observed)
+    head = byte_renderer.decode(prompt.ids[: prompt.hint_at])
+    assert head.startswith("<|im_start|>system\nYou help.<|im_end|>\n<|im_start|>user\nYou are an expert agent")
+    assert head.endswith("are: ['look']\n\n")
+    written = byte_renderer.tokenize("<think>\u6f22 \U0001f642</think><action>look</action>")
+    turn = turn_after(byte_renderer, prompt, [*written, byte_renderer.turn_end[0]])
+    following = byte_renderer.prompt(TASK, [turn], observed)
+    added = byte_renderer.decode(following.ids[len(prompt.ids) + len(written) + 1 :])
+    assert added.startswith("\n<|im_start|>user\nWhat you see now: caf\u00e9")
+    assert added.endswith("<|im_end|>\n<|im_start|>assistant\n")
+
+
+@given(thought=st.text(max_size=10), action=st.text(alphabet="go to \u00e9\u6f22\U0001f642", min_size=1, max_size=10))
+@settings(max_examples=60, deadline=None)
+def test_spans_of_a_byte_level_tokenizer_decode_to_the_action(byte_renderer, thought, action):
+    ids = [*byte_renderer.tokenize(f"<think>{thought}</think><action>{action}</action>"), byte_renderer.turn_end[0]]
+    parsed = parse_tags(byte_renderer.text(ids))
+    if parsed is None:
+        return
+    start, stop = byte_renderer.spans(ids, parsed)["action"]
+    assert byte_renderer.decode(ids[start:stop]).lower() == parsed.action
