@@ -44,6 +44,7 @@ class LogprobGate:
             GateError: above a threshold, or the trainer's number is not finite.
 
         Example:
+            >>> import torch
             >>> gate = LogprobGate(max_abs=0.1, p99_abs=0.1)
             >>> gate.check(torch.tensor([[-1.0, 0.0]]), torch.tensor([[-1.0, 5.0]]), torch.tensor([[True, False]]))
             {'gate/max_abs': 0.0, 'gate/p99_abs': 0.0, 'gate/mean_abs': 0.0}

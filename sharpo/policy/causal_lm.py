@@ -11,6 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
+from torch.utils._pytree import register_dataclass
 
 from sharpo.batch import PolicyOutput
 from sharpo.errors import ConfigError, DataError
@@ -19,6 +20,7 @@ from sharpo.policy.folder import EMBEDDING, HEAD, no_progress, read_config, writ
 from sharpo.shapes import expect
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+register_dataclass(PolicyOutput)  # sharding and DDP find the tensors in it
 _NOT_COPIED = ("config.json", ".safetensors", ".bin", ".index.json", ".gguf", ".pt", ".pth", ".h5", ".msgpack")
 
 
