@@ -68,7 +68,7 @@ class Throughput(Callback):
             if f"{stage}_s" in stats:
                 logged[f"time/share_{stage}"] = float(stats[f"{stage}_s"]) / total
         if "generated_tokens" in stats:
-            tokens = float(stats["generated_tokens"]) * trainer.world_size
+            tokens = float(stats["generated_tokens"]) * trainer.world_size  # the statistic is a mean over ranks
             logged["throughput/tokens_per_s"] = tokens / total
         pl_module.log_dict(logged, on_step=False, on_epoch=True, batch_size=1)
         self._iteration_began = now

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
+import inspect
+import logging
 import os
 import sys
 import traceback
@@ -15,6 +18,7 @@ import torch
 from hydra import compose, initialize_config_module
 from hydra.errors import HydraException, InstantiationException
 from hydra.utils import instantiate
+from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -47,31 +51,37 @@ def read(config_name: str, arguments: Sequence[str]) -> DictConfig:
     return cfg
 
 
-def build(cfg: Any, name: str, **extra: Any) -> Any:
+def build(cfg: Any, name: str, *, partial: bool = False, **extra: Any) -> Any:
     """Instantiate ``cfg`` (a node with ``_target_``), calling it ``name`` in messages.
+
+    Args:
+        cfg: the node; its values reach the constructor as plain ones.
+        name: the field.
+        partial: return a callable that finishes the construction.
+        **extra: objects that no yaml can hold.
 
     Raises:
         ConfigError: naming the field, when the target refuses its arguments.
     """
     node = OmegaConf.to_container(cfg, resolve=True) if OmegaConf.is_config(cfg) else cfg
     try:
-        return instantiate(node, **extra, _convert_="all")
-    except InstantiationException as error:
+        make = functools.partial(instantiate(node, _partial_=True, _convert_="all"), **extra)
+        inspect.signature(make.func).bind_partial(*make.args, **make.keywords)
+        return make if partial else make()
+    except (InstantiationException, TypeError, ValueError, MisconfigurationException) as error:
         raise _unwrapped(error, name) from error
 
 
-def _unwrapped(error: BaseException, name: str) -> SharpoError:
-    cause: BaseException | None = error
-    while cause is not None and (isinstance(cause, InstantiationException) and cause.__cause__ is not None):
+def _unwrapped(error: Exception, name: str) -> SharpoError:
+    cause: BaseException = error
+    while isinstance(cause, InstantiationException) and cause.__cause__ is not None:
         cause = cause.__cause__
     if isinstance(cause, SharpoError):
         return cause
-    where = name
-    for line in str(error).splitlines():
-        if line.startswith("full_key: ") and line != "full_key: ":
-            where = f"{name}.{line.removeprefix('full_key: ')}"
-    text = str(cause).strip().splitlines() or [type(cause).__name__]
-    return ConfigError(f"{where}: {text[0]}")
+    inner = [line.removeprefix("full_key: ") for line in str(error).splitlines() if line.startswith("full_key: ")]
+    where = ".".join([name, *filter(None, inner)])
+    text = str(cause).strip() or type(cause).__name__
+    return ConfigError(f"{where}: {text.splitlines()[0]}")
 
 
 class Parts:
@@ -87,17 +97,11 @@ class Parts:
         place = str(cfg.env._target_).rpartition(".")[0]
         if place.startswith("sharpo.envs.") and importlib.util.find_spec(place) is None:
             raise ConfigError(f"env: {place} is not part of this version yet; choose env=household or env=alfworld")
-        self.make_env: Callable[[], Any] = build(cfg.env, "env", _partial_=True)
-        self.env = self._env()
+        self.make_env: Callable[[], Any] = build(cfg.env, "env", partial=True)
+        self.env = build(cfg.env, "env")
         self.sizes = build(cfg.data.sizes, "data.sizes")
         self.budgets = build(cfg.data.budgets, "data.budgets")
         check_choices(self)
-
-    def _env(self) -> Any:
-        try:
-            return self.make_env()
-        except (TypeError, ValueError) as error:
-            raise ConfigError(f"env: {error}") from error
 
     @property
     def path(self) -> str:
@@ -120,10 +124,10 @@ class Parts:
         cfg = self.cfg
         model = {k: v for k, v in cfg.model.items() if k not in ("path", "remedy")}
         module = SharpoModule(
-            build(OmegaConf.create(model), "model", path=self.path, _partial_=True),
+            build(OmegaConf.create(model), "model", path=self.path, partial=True),
             self.algorithm,
-            build(cfg.optimizer, "optimizer", _partial_=True),
-            None if cfg.schedule is None else build(cfg.schedule, "schedule", _partial_=True),
+            build(cfg.optimizer, "optimizer", partial=True),
+            None if cfg.schedule is None else build(cfg.schedule, "schedule", partial=True),
             temperature=cfg.temperature,
             gate=None if cfg.gate is None else build(cfg.gate, "gate"),
         )
@@ -138,8 +142,8 @@ class Parts:
         return build(
             OmegaConf.create(rest),
             "data",
-            engine=build(cfg.engine, "engine", **engine, _partial_=True),
-            pool=build(cfg.data.pool, "data.pool", _partial_=True),
+            engine=build(cfg.engine, "engine", **engine, partial=True),
+            pool=build(cfg.data.pool, "data.pool", partial=True),
             make_env=self.make_env,
             renderer=build(cfg.prompt, "prompt", tokenizer_path=path),
             hint=self.hint,
@@ -155,13 +159,15 @@ class Parts:
         """Build the trainer with the settings that one collection per epoch needs."""
         cfg = self.cfg
         callbacks = [build(node, f"callbacks.{name}") for name, node in cfg.callbacks.items() if node is not None]
-        if cfg.validate_first:
+        if cfg.validate_first and self.panels:
             callbacks.append(build({"_target_": "sharpo.callbacks.validate_first.ValidateFirst"}, "validate_first"))
         loggers = [build(node, f"logger.{name}") for name, node in cfg.logger.items() if node is not None]
         strategy = build(cfg.strategy, "strategy") if "_target_" in cfg.strategy else cfg.strategy.name
+        none = {} if self.panels else {"limit_val_batches": 0}
         return build(
             cfg.trainer,
             "trainer",
+            **none,
             strategy=strategy,
             callbacks=callbacks,
             logger=loggers,
@@ -205,6 +211,7 @@ def train(cfg: DictConfig) -> float | None:
     if cfg.plan:
         print(plan.describe(parts.plain, parts.env, parts.run))  # noqa: T201
         return None
+    logging.getLogger("lightning.pytorch.utilities.rank_zero").setLevel(logging.WARNING)
     lightning.seed_everything(cfg.seed, workers=True, verbose=False)
     checkpoint = find_checkpoint(cfg.ckpt, parts.run.parent)
     module, data = parts.module(), parts.data()

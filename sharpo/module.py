@@ -69,7 +69,7 @@ class SharpoModule(lightning.LightningModule):
         if self.algorithm.needs_reference:
             reference = self.make_policy().requires_grad_(False).eval()
             self._frozen = (shard(reference, self.device_mesh),)
-        self.policy = shard(policy, self.device_mesh)
+        self.policy = shard(policy.train(), self.device_mesh)
         resumed_from = getattr(self.trainer, "ckpt_path", None)
         if self.device_mesh is not None and resumed_from and Path(resumed_from).is_file():
             # a sharded strategy loads straight into the weights, before on_load_checkpoint can compare

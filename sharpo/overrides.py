@@ -44,13 +44,13 @@ def split(arguments: Sequence[str], groups: Mapping[str, list[str]]) -> tuple[li
             continue
         chosen.append(argument)
         option = value.strip("'\"")
-        if option not in groups[group] and option != "null" and not key.startswith("~"):
+        if option not in groups[group] and not key.startswith("~"):
             raise ConfigError(f"{group}={value}: there is no such choice{_close(option, groups[group])}")
     return chosen, values
 
 
 def repaired(composed: Mapping[str, Any], values: Iterable[str]) -> list[str]:
-    """Return the settings with ``+`` before those that a part takes although its yaml leaves them at their default.
+    """Return the settings with ``++`` before those that a part takes although its yaml leaves them at their default.
 
     Args:
         composed: the configuration of the chosen groups, as plain values.
@@ -73,7 +73,7 @@ def repaired(composed: Mapping[str, Any], values: Iterable[str]) -> list[str]:
                 continue
             target = node.get("_target_") if isinstance(node, Mapping) else None
             if depth == len(parts) - 1 and target is not None and takes(target, part):
-                setting = f"+{setting}"
+                setting = f"++{setting}"
                 break
             known = sorted({*(node if isinstance(node, Mapping) else ()), *parameters(target)} - {"_target_"})
             where = ".".join(parts[:depth]) or "the configuration"
@@ -105,7 +105,7 @@ def takes(target: str, name: str) -> bool:
 def wants_hydra(arguments: Sequence[str]) -> bool:
     """Say whether Hydra itself must drive: flags, sweeps and settings of Hydra's own."""
     own = ("-", "hydra.", "hydra/", "+hydra.", "hparams_search=")
-    return any(argument.startswith(own) and argument != "hparams_search=null" for argument in arguments)
+    return any(argument.startswith(own) for argument in arguments)
 
 
 def _close(word: str, known: Sequence[str]) -> str:

@@ -194,8 +194,8 @@ def _pass_gate(
     if gate is None:
         return {}
     known = [batch.action_mask & batch.behaviour_logp.isfinite() for batch in batches]
-    behaviour = torch.cat([batch.behaviour_logp[mask] for batch, mask in zip(batches, known, strict=True)])
-    old = torch.cat([scored.old_logp[mask] for scored, mask in zip(scores, known, strict=True)])
+    behaviour = torch.cat([batch.behaviour_logp[mask] for batch, mask in zip(batches, known, strict=True)])[None]
+    old = torch.cat([scored.old_logp[mask] for scored, mask in zip(scores, known, strict=True)])[None]
     failure: GateError | None = None
     metrics: dict[str, float] = {}
     if behaviour.numel():

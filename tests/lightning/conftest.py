@@ -1,0 +1,72 @@
+"""A real run, composed from the real configuration and shrunk: word game, tiny model, transformers engine."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+SMALL = (
+    "~experiment",
+    "name=test",
+    "env._target_=word_env.WordEnv",
+    "env.max_turns=3",
+    "hint=peer_plain",
+    "engine=hf",
+    "engine.max_context=128",
+    "data.pool._target_=sharpo.rollout.env_pool.InlineEnvPool",
+    "data.sizes.groups=4",
+    "data.sizes.group_size=4",
+    "data.sizes.micro_rows=4",
+    "data.budgets.turn_tokens=4",
+    "model.path.width=32",
+    "model.path.heads=1",
+    "model.path.layers=2",
+    "model.path.feed_forward=64",
+    "optimizer.lr=3e-3",
+    "panel.val.tasks=8",
+    "panel.greedy.tasks=4",
+    "callbacks=quiet",
+    "trainer.accelerator=cpu",
+    "trainer.max_epochs=2",
+    "trainer.check_val_every_n_epoch=1",
+    "+trainer.enable_progress_bar=false",
+)
+
+
+@pytest.fixture
+def small() -> tuple[str, ...]:
+    """Overrides of the shrunk run."""
+    return SMALL
+
+
+@pytest.fixture
+def parts(tmp_path):
+    """Build a shrunk run: ``parts("algorithm=grpo", ...)`` -> cli.Parts."""
+    from sharpo.cli import Parts, read
+
+    def make(*more: str, folder=None):
+        root = folder or tmp_path
+        chosen = [x for x in SMALL if not (x.startswith("panel.") and "panel=none" in more)]
+        return Parts(read("train", [*chosen, f"paths.root={tmp_path}", f"paths.run={root}/run", *more]))
+
+    return make
+
+
+@pytest.fixture
+def fit(parts):
+    """Run a shrunk fit: ``fit("algorithm=grpo", callbacks=[...], ckpt=None)`` -> (trainer, module, data)."""
+    import lightning
+
+    def run(*more: str, callbacks=(), ckpt=None, folder=None):
+        built = parts(*more, folder=folder)
+        lightning.seed_everything(built.cfg.seed, workers=True, verbose=False)
+        module, data, trainer = built.module(), built.data(), built.trainer()
+        trainer.callbacks.extend(callbacks)
+        trainer.fit(module, datamodule=data, ckpt_path=ckpt, weights_only=True)
+        return trainer, module, data
+
+    return run
+
+
+def weights(module) -> dict[str, torch.Tensor]:
+    return {name: value.detach().clone() for name, value in module.policy.state_dict().items()}
