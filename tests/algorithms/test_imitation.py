@@ -84,6 +84,7 @@ def test_it_compares_with_nothing(toys):
     assert not algorithm.needs_scores
     assert not algorithm.needs_teacher
     assert algorithm.scores_context
+    assert Imitation(hinted_share=0.3).hinted_share == 0.3
     assert torch.equal(algorithm.base_advantages(toys.group([(0.0, 0.0)], [(1.0, 0.0)] * 2)), torch.ones(3))
 
 

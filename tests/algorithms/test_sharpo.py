@@ -169,6 +169,11 @@ def test_lambda_schedule(toys, assert_golden):
     assert_golden(decaying.credit(table, 1), [-0.7525, -0.8241, -0.7992], printed_decimals=4)
 
 
+def test_the_span_knob_answers_for_the_hook(toys):
+    assert Grpo(policy_loss=toys.plain).span == Sharpo(policy_loss=toys.plain).span == "action"
+    assert Sharpo(policy_loss=toys.plain, span="turn").span == "turn"
+
+
 def test_balance_clip_defaults_to_two_with_gamma():
     assert Balance().factor_clip is None
     assert Balance(gamma=1.0).factor_clip == 2.0

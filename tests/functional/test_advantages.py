@@ -46,11 +46,15 @@ def test_population_std(assert_golden):
 
 
 @pytest.mark.parametrize("scope", ["rows", "trajectories"])
-@pytest.mark.parametrize("value", [0.0, 0.3, 10.0, -1 / 3])
-def test_equal_returns_give_exactly_zero(scope, value):
-    returns = torch.full((7,), value)
-    advantages = group_relative(returns, torch.tensor([0, 0, 0, 1, 1, 2, 2]), scope=scope)
-    assert torch.equal(advantages, torch.zeros(7))
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("value", [0.0, 0.1, 0.3, 10.0, -1 / 3])
+def test_equal_returns_give_exactly_zero(scope, value, dtype):
+    for turns in range(1, 6):  # in fp64 (0.1 + 0.1 + 0.1)/3 is not 0.1
+        episode = torch.arange(3).repeat_interleave(turns)
+        returns = torch.full((3 * turns,), value, dtype=dtype)
+        for norm_by_std in (True, False):
+            advantages = group_relative(returns, episode, scope=scope, norm_by_std=norm_by_std)
+            assert torch.equal(advantages, torch.zeros_like(returns))
 
 
 def test_a_penalty_in_a_group_without_spread_is_not_divided_by_epsilon(assert_golden):
