@@ -88,7 +88,7 @@ class Household(TextGameEnv):
 
     def lexicon(self) -> tuple[str, ...]:
         """Return the words and phrases that cover every text of these games, longest first."""
-        return lexicon.household(self.object_types)
+        return lexicon.household(self.object_types, self.receptacles)
 
     def _game_data(self, task: Task) -> Mapping[str, Any]:
         scene = scenes.Scene.from_payload(task.payload)

@@ -59,11 +59,11 @@ def _entries(numbers: Mapping[str, int]) -> list[str]:
     return [*_JOINS, *_grammar_parts(), *_sentence_parts(), *names, *numbers, UNPARSABLE]
 
 
-def household(object_types: Sequence[str]) -> tuple[str, ...]:
-    """Return the vocabulary of generated games over some object classes."""
+def household(object_types: Sequence[str], receptacles: int) -> tuple[str, ...]:
+    """Return the vocabulary of generated games over some object classes in rooms of some size."""
     numbers: dict[str, int] = dict.fromkeys((*object_types,), 2) | dict.fromkeys(scenes.LAMPS, 1)
-    for limits in scenes.ROOMS.values():
-        for kind, most in limits.items():
+    for room in scenes.ROOMS:
+        for kind, most in scenes.limits(room, receptacles).items():
             numbers[kind] = max(most, numbers.get(kind, 0))
     return _order(_entries(numbers))
 

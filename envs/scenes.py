@@ -54,7 +54,9 @@ ROOMS: Mapping[str, Mapping[str, int]] = {
     "bedroom": {"Bed": 1, "Desk": 2, "SideTable": 2, "Dresser": 1, "Drawer": 3, "Shelf": 2, "GarbageCan": 1, "Safe": 1},
     "bathroom": {"CounterTop": 1, "SinkBasin": 2, "Toilet": 1, "Cabinet": 3, "Shelf": 1, "GarbageCan": 1, "Cart": 1},
 }
-"""Receptacle classes of each room with the most of each that a scene holds."""
+"""Receptacle classes of each room with the most of each that a room of up to ten receptacles holds."""
+_SEVERAL = frozenset({"Cabinet", "CounterTop", "Drawer", "Shelf", "SideTable", "StoveBurner"})
+"""Classes of which a larger room holds more."""
 _ROOMS_OF = {
     "pick": ("kitchen", "livingroom", "bedroom", "bathroom"),
     "look": ("bedroom", "livingroom"),
@@ -63,7 +65,13 @@ _ROOMS_OF = {
     "cool": ("kitchen",),
     "pick2": ("kitchen", "livingroom", "bedroom", "bathroom"),
 }
-MOST_RECEPTACLES = min(sum(limits.values()) for limits in ROOMS.values())
+MOST_RECEPTACLES = 20
+
+
+def limits(room: str, receptacles: int) -> dict[str, int]:
+    """Return the most of each receptacle class that a room of some size holds."""
+    scale = -(-receptacles // 10)
+    return {kind: most * (scale if kind in _SEVERAL else 1) for kind, most in ROOMS[room].items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +117,7 @@ def rules() -> Rules:
 @functools.cache
 def known_objects() -> tuple[str, ...]:
     """Return every object class that generated scenes may hold, lamps left out."""
-    places = {name for limits in ROOMS.values() for name in limits}
+    places = {name for room in ROOMS.values() for name in room}
     held = set().union(*(rules().holds[place] for place in places))
     return tuple(sorted(name for name in held if not name.endswith("Sliced") and name not in LAMPS and name != "Box"))
 
@@ -182,8 +190,8 @@ class Scene:
 
 def _wishes(family: str, room: str, objects: Sequence[str]) -> list[tuple[str, str]]:
     """Return the (target, destination) pairs that a family allows in a room."""
-    holds, able, limits = rules().holds, rules().able, ROOMS[room]
-    fit = [name for name in objects if any(name in holds[place] for place in limits)]
+    holds, able, places = rules().holds, rules().able, ROOMS[room]
+    fit = [name for name in objects if any(name in holds[place] for place in places)]
     if family == "look":
         return [(name, lamp) for name in fit for lamp in (LAMPS[:1] if room == "bedroom" else LAMPS)]
     if family in _ABILITY:
@@ -191,10 +199,10 @@ def _wishes(family: str, room: str, objects: Sequence[str]) -> list[tuple[str, s
     return [
         (name, place)
         for name in fit
-        for place in limits
+        for place in places
         if name in holds[place]
         and place != APPLIANCE.get(family)
-        and any(name in holds[other] for other in limits if other not in (place, APPLIANCE.get(family)))
+        and any(name in holds[other] for other in places if other not in (place, APPLIANCE.get(family)))
     ]
 
 
@@ -202,20 +210,24 @@ def make(family: str, seed: int, receptacles: int, count: int, objects: Sequence
     """Make the scene of a seed; None when this seed's draw is not a fair game (the caller takes the next seed)."""
     rng = random.Random(seed)  # noqa: S311
     holds = rules().holds
-    rooms = [room for room in _ROOMS_OF[family] if _wishes(family, room, objects)]
+    rooms = [
+        room
+        for room in _ROOMS_OF[family]
+        if sum(limits(room, receptacles).values()) >= receptacles and _wishes(family, room, objects)
+    ]
     if not rooms:
         return None
     room = rng.choice(rooms)
-    limits = ROOMS[room]
+    most = limits(room, receptacles)
     wishes = _wishes(family, room, objects)
     target = rng.choice(sorted({name for name, _ in wishes}))
     destination = rng.choice([place for name, place in wishes if name == target])
-    stands = [place for place in limits if place in _LAMP_STANDS]
+    stands = [place for place in most if place in _LAMP_STANDS]
     need = [rng.choice(stands)] if family == "look" else [destination]
     need += [APPLIANCE[family]] if family in APPLIANCE else []
-    sources = [place for place in limits if target in holds[place] and place not in need]
+    sources = [place for place in most if target in holds[place] and place not in need]
     need += [rng.choice(sources)] if sources else []
-    pool = list((Counter(limits) - Counter(need)).elements())
+    pool = list((Counter(most) - Counter(need)).elements())
     rng.shuffle(pool)
     shut = [place for place in pool if place in rules().openable]
     pool = [place for place in pool if place not in rules().openable]
