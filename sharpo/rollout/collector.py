@@ -49,6 +49,7 @@ class Collector:
         temperature: float,
         hinted_members: frozenset[int] = frozenset(),
         on_progress: Progress | None = None,
+        keep_lost: bool = False,
     ) -> CollectResult:
         """Play every task ``members`` times with weights ``version``.
 
@@ -63,14 +64,18 @@ class Collector:
             temperature: 0 is greedy.
             hinted_members: members whose expert may use what the agent cannot see.
             on_progress: called with (done, total, turns, tokens, success, reward) after each episode.
+            keep_lost: a play without a single turn becomes a failed episode with one empty turn, so that no task
+                leaves the count (validation); else its whole group is left out (training). Both are counted.
 
         Raises:
             EngineError: when the engine holds other weights.
-            DataError: when not one group is complete.
+            DataError: when not one group is complete, or no first prompt fits into the window.
         """
         if self.engine.version != version:
             raise EngineError(f"engine holds weights {self.engine.version}, rollouts need {version}: publish first")
-        return _Collection(self, tasks, members, seed, version, temperature, hinted_members, on_progress).run()
+        collection = _Collection(self, tasks, members, seed, version, temperature, hinted_members)
+        collection.on_progress, collection.keep_lost = on_progress, keep_lost
+        return collection.run()
 
     @property
     def context(self) -> int | None:
@@ -90,10 +95,11 @@ class _Collection:
         version: int,
         temperature: float,
         hinted: frozenset[int],
-        on_progress: Progress | None,
     ) -> None:
         self.o, self.members, self.seed, self.version = owner, members, seed, version
-        self.temperature, self.on_progress = temperature, on_progress
+        self.temperature = temperature
+        self.on_progress: Progress | None = None
+        self.keep_lost = False
         self.stats = CollectStats()
         self.plays: list[Play] = []
         seen: dict[str, int] = {}
@@ -105,7 +111,7 @@ class _Collection:
         self.free = list(range(min(owner.budgets.concurrency, len(self.plays))))[::-1]
         self.by_slot: dict[int, Play] = {}
         self.in_flight: dict[int, Play] = {}
-        self.stepping = self.requests = self.done = 0
+        self.stepping = self.requests = self.done = self.too_long = 0
         self.message = ""
 
     def run(self) -> CollectResult:
@@ -235,7 +241,10 @@ class _Collection:
             self.stats.truncated[outcome.reason] = self.stats.truncated.get(outcome.reason, 0) + 1
         if not play.turns:
             self.stats.lost_episodes += 1
-            return
+            self.too_long += outcome.reason == "context_window"
+            if not self.keep_lost:
+                return
+            play.turns.append(Turn((), (), (), "", None, {}, "", "", 0.0, 0.0, "stop", 0, trainable=False))
         play.episode = Episode(play.task, tuple(play.turns), outcome, self.version, play.member)
         stats = self.stats
         stats.episodes += 1
@@ -256,7 +265,7 @@ class _Collection:
             if len(whole) == members:
                 groups.append(whole)
         self.stats.lost_groups = count - len(groups)
-        if count and not groups:
+        if count and (not groups or self.too_long == len(self.plays)):
             raise DataError(
                 f"not one of {count} groups is complete: {self.stats.lost_episodes} episodes ended before their first "
                 f"turn (last message: {self.message}); check the environment, data.budgets.context and the prompt"

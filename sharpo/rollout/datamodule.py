@@ -14,7 +14,7 @@ from sharpo.algorithms.base import Algorithm
 from sharpo.engine.scripted import TextEngine
 from sharpo.engine.weights import publish
 from sharpo.env import TextEnv
-from sharpo.episode import EpisodeGroup
+from sharpo.episode import EpisodeGroup, Task
 from sharpo.errors import ConfigError
 from sharpo.protocols import EnvPool, HintBuilder, RolloutEngine
 from sharpo.rollout import store
@@ -162,7 +162,9 @@ class RolloutDataModule(lightning.LightningDataModule):
         sizes, iteration = self.sizes, self.iteration
         tasks = training_tasks(self.env, iteration, sizes.groups, self.seed, rank, world)
         hinted = hinted_students(self.algorithm, sizes.group_size)
-        result, version = self._rollouts(tasks, sizes.group_size, self.temperature, self.seed, hinted, "Collect")
+        result, version = self._rollouts(
+            tasks, sizes.group_size, self.temperature, self.seed, label="Collect", hinted=hinted
+        )
         self.iteration += 1
         self.collections += 1
         if self.save_rollouts is not None:
@@ -184,13 +186,22 @@ class RolloutDataModule(lightning.LightningDataModule):
         """Play a panel's tasks with the newest weights."""
         panel = self.panels[batch.panel]
         seed = derive(self.seed, "panel", batch.panel)
-        label = f"Validate {batch.panel}"
-        result, version = self._rollouts(batch.tasks, panel.samples, panel.temperature, seed, frozenset(), label)
+        result, version = self._rollouts(
+            batch.tasks, panel.samples, panel.temperature, seed, label=f"Validate {batch.panel}", keep_lost=True
+        )
         episodes = tuple(episode for group in result.groups for episode in group)
         return EpisodeBatch(batch.panel, episodes, version, result.stats.metrics(self._sum, self._place()[1]))
 
     def _rollouts(
-        self, tasks: Sequence[Any], members: int, temperature: float, seed: int, hinted: frozenset[int], label: str
+        self,
+        tasks: Sequence[Task],
+        members: int,
+        temperature: float,
+        seed: int,
+        *,
+        label: str,
+        hinted: frozenset[int] = frozenset(),
+        keep_lost: bool = False,
     ) -> tuple[CollectResult, int]:
         module: Any = self._trainer.lightning_module
         version = int(module.policy_version)
@@ -211,6 +222,7 @@ class RolloutDataModule(lightning.LightningDataModule):
             temperature=temperature,
             hinted_members=hinted,
             on_progress=progress,
+            keep_lost=keep_lost,
         )
         return result, version
 

@@ -145,6 +145,17 @@ def test_a_group_that_loses_a_member_is_dropped_and_counted_and_losing_all_is_an
         play(2, 2, pool=fake_pool(fail=lambda task, turn: "env_error"))
 
 
+def test_validation_keeps_a_lost_play_as_a_failed_episode(play, fake_pool):
+    broken = fake_pool(fail=lambda task, turn: "env_error" if task.id.endswith("/1") else None)
+    result = play(3, 1, pool=broken, engine=ExpertEngine(), keep_lost=True)
+    assert solved(result) == [[True], [False], [True]]
+    lost = result.groups[1][0]
+    assert (len(lost.turns), lost.turns[0].action, lost.outcome.reason) == (1, None, "env_error")
+    assert (result.stats.episodes, result.stats.lost_episodes, result.stats.lost_groups) == (3, 1, 0)
+    with pytest.raises(DataError, match="first prompt"):
+        play(2, 1, budgets=Budgets(context=5), keep_lost=True)
+
+
 def test_hinted_members_get_an_informed_oracle(play, fake_pool):
     pool = fake_pool()
     far = ToyEnv().task("train", 4)  # the key lies in box 3
