@@ -53,12 +53,12 @@ class Row:
         self.behaviour += [NAN] * n
 
     def act(self, turn: Turn, segment: int, span: tuple[int, int]) -> None:
-        """Append the sampled tokens of a turn; ``span`` is its half-open segment inside them."""
+        """Append the sampled tokens of a turn, masked out when it must not be trained on; ``span`` is its segment."""
         n = len(turn.action_ids)
         self.token_ids += turn.action_ids
         self.action += [turn.trainable] * n
         self.span += [turn.trainable and span[0] <= i < span[1] for i in range(n)]
-        self.segment += [segment if turn.trainable else -1] * n
+        self.segment += [segment] * n
         self.behaviour += turn.action_logp or [NAN] * n
         self.trained += n * turn.trainable
 

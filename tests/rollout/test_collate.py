@@ -187,12 +187,14 @@ def test_a_hinted_share_puts_the_hint_into_the_last_members_own_rows(groups, toy
     assert not collated.segments.hinted.any()
 
 
-def test_untrainable_turns_are_context(groups, toy_renderer):
+def test_untrainable_turns_are_sampled_but_not_trained(groups, toy_renderer):
     episode = groups[0].episodes[0]
     turns = (replace(episode.turns[0], trainable=False), *episode.turns[1:])
     group = replace(groups[0], episodes=(replace(episode, turns=turns), *groups[0].episodes[1:]))
     collated = make([group], toy_renderer)
-    assert 0 not in collated.rows[0].segment
+    row, first = collated.rows[0], len(turns[0].action_ids)
+    assert [s for s, flag in zip(row.segment, row.action, strict=True) if s == 0 and not flag] == [0] * first
+    assert not any(flag for s, flag in zip(row.segment, row.span, strict=True) if s == 0)
     assert not collated.segments.selected[0]
     assert collated.rows[0].trained == sum(len(turn.action_ids) for turn in turns[1:])
 
