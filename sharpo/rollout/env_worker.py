@@ -126,9 +126,12 @@ def main(handle: int) -> None:
         connection.send((kind if isinstance(error, SharpoError) else None, str(error) or kind))
         return
     connection.send(None)
-    while True:
-        for command in connection.recv():
-            connection.send(host.handle(command))
+    try:
+        while True:
+            for command in connection.recv():
+                connection.send(host.handle(command))
+    except (EOFError, OSError):  # the pool closed the line
+        return
 
 
 if __name__ == "__main__":
