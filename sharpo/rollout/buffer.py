@@ -73,8 +73,9 @@ class Origin:
 class RolloutBuffer(Dataset[tuple[Batch, Scores]]):
     """A sized, map-style dataset of micro-batches with their scores.
 
-    The rows of a pass are permuted by ``derive(seed, "order", iteration, pass)`` and dealt to the updates, and in an
-    update to its micro-batches, as evenly as can be. All ranks have the same number of updates; a micro-batch without
+    The rows of a pass are permuted by ``derive(seed, "order", iteration, pass)`` and dealt to the updates as evenly as
+    can be. Inside an update they are sorted by length before they are dealt to its micro-batches: the update is the
+    same sum, with less padding. All ranks have the same number of updates; a micro-batch without
     a row is one zero-weight row. ``Batch.update`` counts over all micro-batches and ranks.
 
     Args:
@@ -120,7 +121,10 @@ class RolloutBuffer(Dataset[tuple[Batch, Scores]]):
         """Return, for one pass, the rows of each micro-batch of each update."""
         order = list(range(len(self.rows)))
         random.Random(derive(self.origin.seed, "order", self.iteration, number)).shuffle(order)  # noqa: S311
-        return [_deal(part, self.micro_batches) for part in _deal(order, self.updates)]
+        return [
+            _deal(sorted(part, key=lambda r: len(self.rows[r])), self.micro_batches)
+            for part in _deal(order, self.updates)
+        ]
 
     # -- scoring ---------------------------------------------------------------------------------------------------
     def score_batches(self) -> list[Batch]:
