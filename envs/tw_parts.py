@@ -7,7 +7,6 @@ import functools
 import json
 import re
 import sys
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -32,9 +31,7 @@ def require_textworld() -> None:
             "pip install 'sharpo[alfworld]'"
         )
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # TextWorld's parser builder and its optional parts warn while they import
-            import textworld.envs.pddl.logic  # noqa: F401
+        import textworld.envs.pddl.logic  # noqa: F401
     except ImportError as error:
         raise ConfigError(
             f"household and alfworld games need TextWorld ({error}): pip install 'sharpo[alfworld]'"

@@ -1,7 +1,6 @@
 """A few of ALFWorld's own games, unpacked once per session, and stock TextWorld to compare with."""
 
 import tarfile
-import warnings
 from pathlib import Path
 
 import pytest
@@ -41,16 +40,13 @@ def alfworld_games(shared_data, tmp_path_factory) -> Path:
 @pytest.fixture(scope="session")
 def stock(tmp_path_factory):
     """Make stock TextWorld environments, named by ALFWorld's own code, for a game given as data."""
-    from sharpo.envs.tw_parts import require_textworld
-
     patch = pytest.MonkeyPatch()
     patch.setenv("ALFWORLD_DATA", str(tmp_path_factory.mktemp("unused")))  # alfworld's import makes this folder
-    require_textworld()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        import textworld
-        from alfworld.agents.utils.misc import Demangler
-        from textworld.envs import PddlEnv
+    import textworld
+    from alfworld.agents.utils.misc import Demangler
+    from textworld.envs import PddlEnv
+
+    patch.undo()
 
     def make(data):
         env = PddlEnv(textworld.EnvInfos(won=True, admissible_commands=True))
@@ -60,5 +56,4 @@ def stock(tmp_path_factory):
             info.name = demangler.demangle_alfred_name(info.id)
         return env
 
-    yield make
-    patch.undo()
+    return make
