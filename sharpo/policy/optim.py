@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from sharpo.errors import ConfigError
+from sharpo.policy.muon import Float32Muon
 
 _NOT_HIDDEN = ("embed", "lm_head", "wte", "wpe")
 
@@ -62,7 +63,10 @@ class MuonAdamW(torch.optim.Optimizer):
         if not matrices:
             raise ConfigError("MuonAdamW found no hidden matrix to train: choose torch.optim.AdamW")
         self._parts: tuple[torch.optim.Optimizer, ...] = ()
-        muon = torch.optim.Muon(matrices, lr=lr, momentum=momentum, weight_decay=weight_decay)
+        plain = all(type(p.data) is Tensor and p.device.type == "cpu" for p in matrices)  # not sharded, not on a GPU
+        muon = (Float32Muon if plain else torch.optim.Muon)(
+            matrices, lr=lr, momentum=momentum, weight_decay=weight_decay
+        )
         parts: list[torch.optim.Optimizer] = [muon]
         if others:
             parts.append(torch.optim.AdamW(others, lr=adamw_lr, betas=betas, eps=eps, weight_decay=weight_decay))

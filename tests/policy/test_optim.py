@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from sharpo.errors import ConfigError
+from sharpo.policy.muon import Float32Muon
 from sharpo.policy.optim import MuonAdamW
 
 
@@ -41,7 +42,7 @@ def same(a, b):
 def test_steps_like_muon_on_the_matrix_and_adamw_on_the_rest():
     ours, theirs = Net(), Net()
     run(ours, MuonAdamW(ours.named_parameters(), lr=0.02, adamw_lr=0.01), 3)
-    muon = torch.optim.Muon([theirs.hidden.weight], lr=0.02, momentum=0.95, weight_decay=0.0)
+    muon = Float32Muon([theirs.hidden.weight], lr=0.02, momentum=0.95, weight_decay=0.0)
     rest = [p for n, p in theirs.named_parameters() if n != "hidden.weight"]
     adamw = torch.optim.AdamW(rest, lr=0.01, betas=(0.9, 0.95), weight_decay=0.0)
     for step in range(3):
@@ -121,3 +122,19 @@ def test_refuses_parameters_without_names_and_models_without_matrices():
         MuonAdamW(Net().parameters())
     with pytest.raises(ConfigError, match="no hidden matrix"):
         MuonAdamW(nn.Embedding(3, 3).named_parameters(prefix="embed"))
+
+
+@pytest.mark.parametrize("shape", [(8, 8), (16, 8), (8, 16)])
+def test_float32_muon_differs_from_torchs_by_bfloat16_rounding_only(shape):
+    generator = torch.Generator().manual_seed(0)
+    start = torch.randn(shape, generator=generator)
+    ours, theirs = nn.Parameter(start.clone()), nn.Parameter(start.clone())
+    settings = {"lr": 0.02, "momentum": 0.95, "weight_decay": 0.1}
+    mine, torchs = Float32Muon([ours], **settings), torch.optim.Muon([theirs], **settings)
+    for _ in range(4):
+        ours.grad = torch.randn(shape, generator=generator)
+        theirs.grad = ours.grad.clone()
+        mine.step()
+        torchs.step()
+    moved = (theirs - start).abs().max()
+    assert (ours - theirs).abs().max() < 0.03 * moved
