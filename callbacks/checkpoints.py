@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import lightning
 from lightning.pytorch.callbacks import ModelCheckpoint
 
 
-class KeepLast(ModelCheckpoint):
+class _Keep(ModelCheckpoint):
+    """Takes up its own records only in its own folder: a run resumed into a new one starts them anew."""
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restore the records of this very folder."""
+        if state_dict.get("dirpath") == self.dirpath:
+            super().load_state_dict(state_dict)
+
+
+class KeepLast(_Keep):
     """``last.ckpt`` after every iteration: everything that a resume needs.
 
     When a run of one process fails inside an iteration, ``exception.ckpt`` keeps that moment to look into; resume from
@@ -39,7 +49,7 @@ class KeepLast(ModelCheckpoint):
             trainer.save_checkpoint(Path(self.dirpath) / "exception.ckpt")
 
 
-class KeepBest(ModelCheckpoint):
+class KeepBest(_Keep):
     """``best.ckpt``: the weights of the validation with the highest success so far.
 
     Args:

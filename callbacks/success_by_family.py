@@ -46,7 +46,7 @@ class LogSuccessByFamily(Callback):
         """Count the episodes of one batch."""
         self._metrics[dataloader_idx].update(batch.episodes)
 
-    def on_validation_epoch_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:  # noqa: ARG002
+    def on_validation_epoch_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
         """Sum over ranks and log."""
         self.counts = {}
         for name, metric in zip(self._names, self._metrics, strict=True):
@@ -62,4 +62,5 @@ class LogSuccessByFamily(Callback):
             logged |= {f"{prefix}/success_low/all": low, f"{prefix}/success_high/all": high}
             logged |= {f"{prefix}/episodes/all": float(seen), f"{prefix}/turns": turns / seen}
             logged[f"{prefix}/invalid_share"] = invalid / turns
-            pl_module.log_dict(logged, batch_size=1, add_dataloader_idx=False)
+            # equal on every rank: the mean over ranks that the logger takes changes nothing
+            pl_module.log_dict(logged, batch_size=1, add_dataloader_idx=False, sync_dist=trainer.world_size > 1)

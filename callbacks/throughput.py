@@ -70,5 +70,5 @@ class Throughput(Callback):
         if "generated_tokens" in stats:
             tokens = float(stats["generated_tokens"]) * trainer.world_size  # the statistic is a mean over ranks
             logged["throughput/tokens_per_s"] = tokens / total
-        pl_module.log_dict(logged, on_step=False, on_epoch=True, batch_size=1)
+        pl_module.log_dict(logged, on_step=False, on_epoch=True, batch_size=1, sync_dist=trainer.world_size > 1)
         self._iteration_began = now

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import inspect
+import json
 import logging
 import os
 import sys
@@ -22,7 +23,7 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from sharpo import overrides, plan
+from sharpo import overrides, plan, stats
 from sharpo.errors import ConfigError, DataError, SharpoError
 
 CONFIGS = "sharpo.configs"
@@ -41,13 +42,13 @@ def read(config_name: str, arguments: Sequence[str]) -> DictConfig:
         cfg = compose(config_name, overrides=[*chosen, *overrides.repaired(plain, values)])
     if "LOCAL_RANK" in os.environ and RUN in os.environ:  # a process that the first one launched shares its folder
         cfg.paths.run = os.environ[RUN]
-    try:
-        OmegaConf.resolve(cfg)
-        missing = sorted(OmegaConf.missing_keys(cfg))
-    except OmegaConfBaseException as error:
-        raise ConfigError(f"configuration: {str(error).splitlines()[0]}") from error
+    missing = overrides.missing(OmegaConf.to_container(cfg, resolve=False))
     if missing:
         raise ConfigError(f"{missing[0]} has no value: give it, for example {missing[0]}=...")
+    try:
+        OmegaConf.resolve(cfg)
+    except OmegaConfBaseException as error:
+        raise ConfigError(f"configuration: {str(error).splitlines()[0]}") from error
     return cfg
 
 
@@ -102,6 +103,7 @@ class Parts:
         self.sizes = build(cfg.data.sizes, "data.sizes")
         self.budgets = build(cfg.data.budgets, "data.budgets")
         check_choices(self)
+        self.env.num_tasks("train")  # an environment without its data says so here
 
     @property
     def path(self) -> str:
@@ -188,12 +190,12 @@ def check_choices(parts: Parts) -> None:
     """
     cfg = parts.cfg
     strategy = str(cfg.strategy.get("_target_", cfg.strategy.get("name")))
-    on_gpu = torch.cuda.is_available() and cfg.trainer.accelerator != "cpu"
+    on_gpu = torch.cuda.is_available() and cfg.trainer.get("accelerator") != "cpu"
     if strategy.endswith("FSDPStrategy") and not on_gpu:
         raise ConfigError("strategy=fsdp needs a GPU; on a CPU use strategy=fsdp2 (or ddp, single)")
     if not isinstance(cfg.trainer.devices, int):
         raise ConfigError(f"trainer.devices={cfg.trainer.devices}: give a number, since groups are dealt to processes")
-    if cfg.trainer.devices * cfg.trainer.num_nodes > 1 and strategy == "auto":
+    if cfg.trainer.devices * cfg.trainer.get("num_nodes", 1) > 1 and strategy == "auto":
         raise ConfigError(f"trainer.devices={cfg.trainer.devices} needs strategy=ddp or strategy=fsdp2")
     if str(cfg.trainer.get("precision")) in ("bf16-true", "16-true"):
         raise ConfigError("trainer.precision=bf16-true loses small updates: use bf16-mixed")
@@ -230,6 +232,27 @@ def train(cfg: DictConfig) -> float | None:
         print(f"run: {parts.run}")  # noqa: T201
     value = trainer.callback_metrics.get(cfg.swept)
     return None if value is None else float(value)
+
+
+def evaluate(cfg: DictConfig) -> dict[str, Any]:
+    """Play the panels with a checkpoint (``ckpt=``) or a model folder (``model.path=``), print a table, write JSON."""
+    parts = Parts(cfg)
+    if not parts.panels:
+        raise ConfigError("eval needs a panel: choose panel=default or panel=small")
+    logging.getLogger("lightning.pytorch.utilities.rank_zero").setLevel(logging.WARNING)
+    checkpoint = find_checkpoint(cfg.ckpt, parts.run.parent)
+    trainer = parts.trainer()
+    counted = next((c for c in trainer.callbacks if hasattr(c, "counts")), None)  # type: ignore[attr-defined]
+    if counted is None:
+        raise ConfigError("eval counts with callbacks.success: choose callbacks=eval")
+    trainer.validate(parts.module(), datamodule=parts.data(), ckpt_path=checkpoint, verbose=False, weights_only=True)
+    result = {"model": parts.path, "ckpt": checkpoint, "panels": stats.summary(counted.counts)}  # type: ignore[attr-defined]
+    if trainer.is_global_zero:
+        parts.run.mkdir(parents=True, exist_ok=True)
+        (parts.run / "eval.json").write_text(json.dumps(result, indent=2), encoding="utf-8")
+        print(stats.table(result["panels"]))  # noqa: T201
+        print(f"written: {parts.run / 'eval.json'}")  # noqa: T201
+    return result
 
 
 def find_checkpoint(wanted: str | None, runs: Path) -> str | None:

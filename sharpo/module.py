@@ -143,9 +143,10 @@ class SharpoModule(lightning.LightningModule):
                 f"the gradient was not finite in {self._skipped_in_a_row} updates in a row: lower optimizer.lr, or "
                 "train in a wider precision"
             )
-        self._log_epoch({"train/skipped_updates": float(not finite)}, reduce_fx="sum", sync_dist=False)
+        skipped = float(not finite) / self.trainer.world_size  # the norm is global: every rank skips together
+        self._log_epoch({"train/skipped_updates": skipped}, reduce_fx="sum")
         if finite:
-            self._log_epoch({"train/gradient_norm": norm.detach()}, sync_dist=False)
+            self._log_epoch({"train/gradient_norm": norm.detach()})
 
     def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:  # noqa: ARG002
         """Count the version up after the epoch's last update: before its validation and its checkpoints."""
@@ -155,14 +156,14 @@ class SharpoModule(lightning.LightningModule):
     def validation_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
         """Do nothing: the batch already holds the episodes, and callbacks count them."""
 
-    def _log_epoch(self, metrics: dict[str, Any], reduce_fx: str = "mean", sync_dist: bool = True) -> None:
+    def _log_epoch(self, metrics: dict[str, Any], reduce_fx: str = "mean") -> None:
         self.log_dict(
             {name: torch.as_tensor(value, dtype=torch.float32, device=self.device) for name, value in metrics.items()},
             on_step=False,
             on_epoch=True,
             batch_size=1,
             reduce_fx=reduce_fx,
-            sync_dist=sync_dist and self.trainer.world_size > 1,
+            sync_dist=self.trainer.world_size > 1,
         )
 
     # -- checkpoints -------------------------------------------------------------------------------------------------

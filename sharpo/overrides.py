@@ -102,6 +102,18 @@ def takes(target: str, name: str) -> bool:
     return name in parameters(target)
 
 
+def missing(node: Any, prefix: str = "") -> list[str]:
+    """Return the dotted names whose value is ``???``.
+
+    Example:
+        >>> missing({"name": "???", "data": {"sizes": {"groups": "???"}}})
+        ['name', 'data.sizes.groups']
+    """
+    if isinstance(node, Mapping):
+        return [name for key, value in node.items() for name in missing(value, f"{prefix}.{key}" if prefix else key)]
+    return [prefix] if node == "???" else []
+
+
 def wants_hydra(arguments: Sequence[str]) -> bool:
     """Say whether Hydra itself must drive: flags, sweeps and settings of Hydra's own."""
     own = ("-", "hydra.", "hydra/", "+hydra.", "hparams_search=")

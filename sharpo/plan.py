@@ -47,7 +47,7 @@ def describe(config: Mapping[str, Any], env: Any, run: Path) -> str:
     turn_tokens = budgets.get("turn_tokens", 512)
     per_episode = budgets.get("episode_tokens") or turns * turn_tokens
     world = int(trainer.get("num_nodes", 1)) * (trainer["devices"] if isinstance(trainer["devices"], int) else 1)
-    micro = sizes.get("micro_rows", 8) * trainer["accumulate_grad_batches"] * world
+    micro = sizes.get("micro_rows", 8) * trainer.get("accumulate_grad_batches", 1) * world
     updates = -(-episodes // micro) * sizes.get("passes", 1)
     known = {split: env.num_tasks(split) for split in ("train", "val")}
     passes, group = sizes.get("passes", 1), sizes["group_size"]
@@ -98,12 +98,16 @@ def _model(config: Mapping[str, Any], env: Any) -> list[str]:
     count = parameter_count(shape)
     wide = _BYTES[config["model"].get("dtype", "float32")]
     mixed = 2 if "mixed" in str(config["trainer"].get("precision")) else 0
-    training, engine = count * (wide * 4 + mixed) / GIB, count * wide / GIB
+    training, engine = count * (wide * 4 + mixed), count * wide
     return [
         f"  model        {name} {count:,} weights",
-        f"  memory       training {training:.2f} GiB (weights, gradient, two moments), divided by sharding; engine",
-        f"               {engine:.2f} GiB of weights; activations and the key-value cache come on top",
+        f"  memory       training {_size(training)} (weights, gradient, two moments), divided by sharding; engine",
+        f"               {_size(engine)} of weights; activations and the key-value cache come on top",
     ]
+
+
+def _size(count: float) -> str:
+    return f"{count / GIB:.1f} GiB" if count >= GIB else f"{count / 2**20:.1f} MiB"
 
 
 def _files(config: Mapping[str, Any]) -> list[str]:
@@ -114,7 +118,10 @@ def _files(config: Mapping[str, Any]) -> list[str]:
         "curve": "curve.png, curve.csv",
         "export": "policy/",
     }
-    return [*(names[name] for name in config["callbacks"] if name in names), *(f"{n}/" for n in config["logger"])]
+    return [
+        *(names[name] for name in config["callbacks"] if name in names),
+        *(f"{node['name']}/" for node in config["logger"].values()),
+    ]
 
 
 def _target(node: Mapping[str, Any]) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import NormalDist
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Interval(NamedTuple):
@@ -110,3 +110,37 @@ def mcnemar(before: Sequence[bool], after: Sequence[bool]) -> float:
     wins = sum(b and not a for a, b in zip(before, after, strict=True))
     losses = sum(a and not b for a, b in zip(before, after, strict=True))
     return sign_test(wins, losses)
+
+
+def summary(counts: Mapping[str, Mapping[str, tuple[int, int]]]) -> dict[str, dict[str, dict[str, Any]]]:
+    """Return ``{panel: {family: {successes, episodes, rate, low, high}}}`` with Wilson's 95 % intervals.
+
+    Args:
+        counts: ``{panel: {family: (successes, episodes)}}``.
+    """
+    out: dict[str, dict[str, dict[str, Any]]] = {}
+    for panel, families in counts.items():
+        out[panel] = {}
+        for family, (won, seen) in families.items():
+            low, high = wilson(won, seen)
+            rate = won / seen if seen else None
+            out[panel][family] = {"successes": won, "episodes": seen, "rate": rate, "low": low, "high": high}
+    return out
+
+
+def table(panels: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
+    """Return a summary as text, one line for each family of each panel.
+
+    Example:
+        >>> print(table(summary({"val": {"pick": (3, 4), "all": (3, 4)}})))
+        panel      family     success    95 % interval   episodes
+        val        pick         0.750   0.301 to 0.954          4
+        val        all          0.750   0.301 to 0.954          4
+    """
+    lines = [f"{'panel':<10} {'family':<10} {'success':>7}    {'95 % interval':>13}   {'episodes':>8}"]
+    for panel, families in panels.items():
+        for family, row in families.items():
+            rate = "-" if row["rate"] is None else f"{row['rate']:.3f}"
+            interval = f"{row['low']:.3f} to {row['high']:.3f}"
+            lines.append(f"{panel:<10} {family:<10} {rate:>7}   {interval:>14} {row['episodes']:>10}")
+    return "\n".join(lines)

@@ -15,9 +15,7 @@ class WordEnv(TextEnv):
 
     families: ClassVar[tuple[str, ...]] = ("pick", "look")
 
-    def __init__(
-        self, max_turns: int = 3, action_format: ActionFormat = "plain", invalid_penalty: float = 0.1
-    ) -> None:
+    def __init__(self, max_turns: int = 3, action_format: ActionFormat = "plain", invalid_penalty: float = 0.1) -> None:
         super().__init__(max_turns, action_format, invalid_penalty)
         self._won = False
 
@@ -37,7 +35,9 @@ class WordEnv(TextEnv):
     def _step(self, action: str) -> Answer:
         assert self.current_task is not None
         self._won = self.current_task.instruction.split()[1] in action.split()
-        return Answer(self._seen("yes ." if self._won else f"no . {self.current_task.instruction} ."), 10.0 * self._won, self._won)
+        return Answer(
+            self._seen("yes ." if self._won else f"no . {self.current_task.instruction} ."), 10.0 * self._won, self._won
+        )
 
     def _seen(self, text: str) -> Observed:
         assert self.current_task is not None

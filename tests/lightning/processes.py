@@ -1,4 +1,4 @@
-"""Run as a program: one shrunk training, its weights saved by the first process. ``processes.py OUT override...``"""
+"""Run as a program by Lightning's launcher: an iteration, then a resume from its checkpoint for a second one."""
 
 import sys
 from pathlib import Path
@@ -8,22 +8,17 @@ if __name__ == "__main__":
 
     from sharpo import cli
 
-    out = Path(sys.argv[1])
-
-    def run(cfg):
-        parts = cli.Parts(cfg)
-        import lightning
-
-        lightning.seed_everything(cfg.seed, workers=True, verbose=False)
+    out, overrides = Path(sys.argv[1]), sys.argv[2:]
+    collections = 0
+    for more in (
+        ("trainer.max_epochs=1", f"paths.run={out}/first"),
+        ("trainer.max_epochs=2", f"paths.run={out}/second", f"ckpt={out}/first/checkpoints/last.ckpt"),
+    ):
+        parts = cli.Parts(cli.read("train", [*overrides, *more]))
         module, data, trainer = parts.module(), parts.data(), parts.trainer()
-        trainer.fit(module, datamodule=data, ckpt_path=cfg.ckpt, weights_only=True)
-        # what the engine holds is what the trainer has
-        from sharpo.engine.weights import publish
-
-        named = {name: tensor.cpu().clone() for name, tensor in module.policy.named_weights()}
-        if trainer.is_global_zero:
-            torch.save({"weights": named, "version": module.policy_version, "iteration": data.iteration,
-                        "metrics": {k: float(v) for k, v in trainer.callback_metrics.items()}}, out)
-        del publish
-
-    run(cli.read("train", sys.argv[2:]))
+        trainer.fit(module, datamodule=data, ckpt_path=parts.cfg.ckpt, weights_only=True)
+        collections += data.collections
+    weights = {name: tensor.cpu().clone() for name, tensor in module.policy.named_weights()}
+    if trainer.is_global_zero:
+        metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
+        torch.save({"weights": weights, "metrics": metrics, "collections": collections}, out / "result.pt")

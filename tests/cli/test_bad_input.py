@@ -1,0 +1,116 @@
+"""A mistake gives one message that names the field and the remedy, exit code 2, and no traceback."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sharpo import cli
+from sharpo.errors import ConfigError, DataError, SharpoError
+
+REPOSITORY = Path(__file__).resolve().parent.parent.parent
+
+
+def program(*arguments, code=None, **environment):
+    start = ["-c", code] if code else [str(REPOSITORY / "train.py")]
+    return subprocess.run(
+        [sys.executable, *start, *arguments], cwd=REPOSITORY, capture_output=True, text=True, timeout=120,
+        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["experiment=household_dem"],
+            "experiment=household_dem: there is no such choice; did you mean 'household_demo'",
+        ),
+        (["algorithm.lamm=0.1"], "algorithm.lamm: algorithm has no 'lamm'; did you mean 'lam'"),
+        (["trainer.max_epoch=3"], "trainer has no 'max_epoch'; did you mean 'max_epochs'"),
+        (["data.sizes.group_siz=3"], "did you mean 'group_size'"),
+        (["sead=1"], "the configuration has no 'sead'; did you mean 'seed'"),
+        (["nonsense"], "'nonsense' is not of the form key=value"),
+        (["~experiment"], "name has no value: give it, for example name="),
+    ],
+)
+def test_a_setting_that_does_not_exist(arguments, message):
+    with pytest.raises(ConfigError) as caught:
+        cli.read("train", arguments)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["data.sizes.group_size=1"], "data.sizes.group_size=1"),
+        (["experiment=sharpo_webshop"], "sharpo.envs.webshop is not part of this version yet"),
+        (["strategy=fsdp", "trainer.accelerator=cpu"], "strategy=fsdp needs a GPU; on a CPU use strategy=fsdp2"),
+        (["trainer.devices=2"], "trainer.devices=2 needs strategy=ddp or strategy=fsdp2"),
+        (["trainer.precision=bf16-true"], "use bf16-mixed"),
+        (["algorithm=imitation"], "choose engine=expert"),
+        (["engine=expert"], "engine=expert plays the oracle"),
+        (["algorithm.stats_scope=episodes"], "algorithm.stats_scope must be rows or trajectories"),
+        (["env.receptacles=99"], "env.receptacles must be"),
+        (["panel.val.temperature=-1"], "panel.temperature must be >= 0"),
+    ],
+)
+def test_a_choice_that_the_parts_cannot_honour(arguments, message):
+    with pytest.raises(ConfigError) as caught:
+        cli.Parts(cli.read("train", arguments))
+    assert message in str(caught.value)
+
+
+def test_a_knob_that_yaml_leaves_at_its_default_can_be_set():
+    cfg = cli.read("train", ["algorithm.lam=0.1", "trainer.gradient_clip_algorithm=norm"])
+    assert cfg.algorithm.lam == 0.1
+    assert cfg.trainer.gradient_clip_algorithm == "norm"
+
+
+def test_a_missing_model_says_how_to_make_it(tmp_path):
+    parts = cli.Parts(cli.read("train", [f"paths.root={tmp_path}"]))
+    with pytest.raises(DataError, match="holds no model .*python train.py experiment=household_warmstart"):
+        parts.module()
+
+
+def test_missing_alfworld_games_say_where_to_get_them(tmp_path, monkeypatch):
+    monkeypatch.setenv("ALFWORLD_DATA", str(tmp_path))
+    with pytest.raises(SharpoError, match=r"alfworld-download"):
+        cli.Parts(cli.read("train", ["experiment=alfworld_tiny"]))
+
+
+def test_the_program_prints_one_message_and_exits_with_2():
+    done = program("data.sizes.group_size=1")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert done.stderr.startswith("error: data.sizes.group_size=1")
+
+
+def test_the_traceback_is_there_when_asked_for():
+    done = program("experiment=nothing", SHARPO_DEBUG="1")
+    assert done.returncode == 2
+    assert "Traceback" in done.stderr
+    assert done.stderr.strip().splitlines()[-1].startswith("error: experiment=nothing")
+
+
+def test_vllm_absent_is_said_before_anything_is_loaded(tmp_path):
+    block = (
+        "import importlib.util as u, sys; real = u.find_spec\n"
+        "u.find_spec = lambda name, *a: None if name.partition('.')[0] == 'vllm' else real(name, *a)\n"
+        "from sharpo.cli import main; main()"
+    )
+    done = program("model=tiny", f"paths.root={tmp_path}", code=block)
+    assert done.returncode == 2
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+    assert "engine=vllm needs vLLM, which is not installed" in done.stderr
+
+
+def test_plan_prints_tasks_rows_memory_and_files_and_writes_nothing(tmp_path):
+    done = program("debug=plan", "model=tiny", f"paths.root={tmp_path}/runs")
+    assert done.returncode == 0, done.stderr
+    for words in ("16 of endlessly many", "rows", "tokens", "weights", "memory", "checkpoints/last.ckpt", "curve.png"):
+        assert words in done.stdout, words
+    assert not (tmp_path / "runs").exists()
