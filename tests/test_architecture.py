@@ -40,7 +40,7 @@ ALLOWED = {
     "sharpo/algorithms/": {"algorithms", "functional", "batch", "segments", "episode", "shapes", "errors"},
     "sharpo/policy/": {"policy", "functional", "batch", "shapes", "errors", "seeding"},
     "sharpo/hints/": {"hints", "protocols", "episode", "errors", "seeding"},
-    "sharpo/engine/": {"engine", "protocols", "env", "episode", "errors", "seeding"},
+    "sharpo/engine/": {"engine", "protocols", "env", "episode", "errors", "seeding", "shapes"},
     "sharpo/rollout/": {
         "rollout", "engine", "hints", "protocols", "env", "episode", "segments", "batch", "algorithms", "errors",
         "seeding", "shapes",
