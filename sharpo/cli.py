@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import Any
 
 import lightning
-import torch
 from hydra import compose, initialize_config_module
 from hydra.errors import HydraException, InstantiationException
 from hydra.utils import instantiate
-from lightning.pytorch.utilities.exceptions import MisconfigurationException
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from sharpo import overrides, plan, stats
+from sharpo.checks import check_choices, find_checkpoint
 from sharpo.errors import ConfigError, DataError, SharpoError
 
 CONFIGS = "sharpo.configs"
@@ -102,7 +102,7 @@ class Parts:
         self.env = build(cfg.env, "env")
         self.sizes = build(cfg.data.sizes, "data.sizes")
         self.budgets = build(cfg.data.budgets, "data.budgets")
-        check_choices(self)
+        check_choices(self.plain, self.algorithm)
         self.env.num_tasks("train")  # an environment without its data says so here
 
     @property
@@ -165,7 +165,7 @@ class Parts:
             callbacks.append(build({"_target_": "sharpo.callbacks.validate_first.ValidateFirst"}, "validate_first"))
         loggers = [build(node, f"logger.{name}") for name, node in cfg.logger.items() if node is not None]
         strategy = build(cfg.strategy, "strategy") if "_target_" in cfg.strategy else cfg.strategy.name
-        none = {} if self.panels else {"limit_val_batches": 0}
+        none: dict[str, Any] = {} if self.panels else {"limit_val_batches": 0}
         return build(
             cfg.trainer,
             "trainer",
@@ -179,31 +179,6 @@ class Parts:
             use_distributed_sampler=False,
             log_every_n_steps=1,
             enable_model_summary=False,
-        )
-
-
-def check_choices(parts: Parts) -> None:
-    """Refuse what the chosen parts cannot honour together, before anything is loaded.
-
-    Raises:
-        ConfigError: naming the field and the remedy.
-    """
-    cfg = parts.cfg
-    strategy = str(cfg.strategy.get("_target_", cfg.strategy.get("name")))
-    on_gpu = torch.cuda.is_available() and cfg.trainer.get("accelerator") != "cpu"
-    if strategy.endswith("FSDPStrategy") and not on_gpu:
-        raise ConfigError("strategy=fsdp needs a GPU; on a CPU use strategy=fsdp2 (or ddp, single)")
-    if not isinstance(cfg.trainer.devices, int):
-        raise ConfigError(f"trainer.devices={cfg.trainer.devices}: give a number, since groups are dealt to processes")
-    if cfg.trainer.devices * cfg.trainer.get("num_nodes", 1) > 1 and strategy == "auto":
-        raise ConfigError(f"trainer.devices={cfg.trainer.devices} needs strategy=ddp or strategy=fsdp2")
-    if str(cfg.trainer.get("precision")) in ("bf16-true", "16-true"):
-        raise ConfigError("trainer.precision=bf16-true loses small updates: use bf16-mixed")
-    if not cfg.engine._target_.endswith(("ExpertEngine", "ScriptedEngine")) and not parts.algorithm.needs_scores:
-        raise ConfigError("algorithm=imitation learns from an expert: choose engine=expert")
-    if cfg.engine._target_.endswith("ExpertEngine") and parts.algorithm.needs_scores:
-        raise ConfigError(
-            "engine=expert plays the oracle, not the policy; it goes with algorithm=imitation. Choose engine=vllm or hf"
         )
 
 
@@ -253,24 +228,6 @@ def evaluate(cfg: DictConfig) -> dict[str, Any]:
         print(stats.table(result["panels"]))  # noqa: T201
         print(f"written: {parts.run / 'eval.json'}")  # noqa: T201
     return result
-
-
-def find_checkpoint(wanted: str | None, runs: Path) -> str | None:
-    """Return the checkpoint's path; ``last`` is the newest ``last.ckpt`` of the runs beside this one.
-
-    Raises:
-        DataError: when there is none.
-    """
-    if wanted is None:
-        return None
-    if wanted == "last":
-        found = sorted(runs.glob("*/checkpoints/last.ckpt"), key=lambda path: path.stat().st_mtime)
-        if not found:
-            raise DataError(f"ckpt=last: no run in {runs} has checkpoints/last.ckpt; give ckpt=<path>")
-        return str(found[-1])
-    if not Path(wanted).exists():
-        raise DataError(f"ckpt={wanted}: there is no such file")
-    return wanted
 
 
 def main(run: Callable[[DictConfig], Any] = train, config_name: str = "train") -> None:

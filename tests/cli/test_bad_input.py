@@ -26,7 +26,7 @@ def program(*arguments, code=None, **environment):
     [
         (
             ["experiment=household_dem"],
-            "experiment=household_dem: there is no such choice; did you mean 'household_demo'",
+            "household_dem: there is no such choice; did you mean 'household_demo'",
         ),
         (["algorithm.lamm=0.1"], "algorithm.lamm: algorithm has no 'lamm'; did you mean 'lam'"),
         (["trainer.max_epoch=3"], "trainer has no 'max_epoch'; did you mean 'max_epochs'"),
@@ -71,7 +71,7 @@ def test_a_knob_that_yaml_leaves_at_its_default_can_be_set():
 
 def test_a_missing_model_says_how_to_make_it(tmp_path):
     parts = cli.Parts(cli.read("train", [f"paths.root={tmp_path}"]))
-    with pytest.raises(DataError, match="holds no model .*python train.py experiment=household_warmstart"):
+    with pytest.raises(DataError, match=r"holds no model .*python train.py experiment=household_warmstart"):
         parts.module()
 
 

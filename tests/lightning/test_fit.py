@@ -116,7 +116,7 @@ def test_an_update_with_a_gradient_that_is_not_finite_is_skipped_and_counted(fit
 
 
 def test_three_such_updates_in_a_row_stop_the_run(fit):
-    with pytest.raises(SharpoError, match="not finite in 3 updates in a row: lower optimizer.lr"):
+    with pytest.raises(SharpoError, match="not finite in 3 updates in a row"):
         fit("validate_first=false", callbacks=[PoisonGradients({0, 1, 2})])
 
 
@@ -130,6 +130,6 @@ def test_accumulated_micro_batches_give_the_weights_of_one_large_batch(fit, tmp_
 
 def test_a_checkpoint_of_another_model_is_refused(fit, tmp_path):
     fit("validate_first=false", "trainer.max_epochs=1")
+    last = str(tmp_path / "run/checkpoints/last.ckpt")
     with pytest.raises(DataError, match="the checkpoint is of another model: weight"):
-        last = str(tmp_path / "run/checkpoints/last.ckpt")
         fit("model.path.width=64", "validate_first=false", ckpt=last, folder=tmp_path / "other")

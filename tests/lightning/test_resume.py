@@ -72,7 +72,7 @@ def test_a_finished_checkpoint_is_read_without_unpickling_objects(fit, tmp_path)
 
 
 def test_ckpt_last_finds_the_newest_run(tmp_path):
-    from sharpo.cli import find_checkpoint
+    from sharpo.checks import find_checkpoint
 
     with pytest.raises(DataError, match="ckpt=last: no run in"):
         find_checkpoint("last", tmp_path)

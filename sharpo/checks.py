@@ -1,0 +1,56 @@
+"""What is refused at start, and which checkpoint is meant."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from sharpo.algorithms.base import Algorithm
+from sharpo.errors import ConfigError, DataError
+
+
+def check_choices(cfg: Mapping[str, Any], algorithm: Algorithm) -> None:
+    """Refuse what the chosen parts cannot honour together, before anything is loaded.
+
+    Raises:
+        ConfigError: naming the field and the remedy.
+    """
+    trainer, engine = cfg["trainer"], str(cfg["engine"]["_target_"])
+    strategy = str(cfg["strategy"].get("_target_", cfg["strategy"].get("name")))
+    devices = trainer["devices"]
+    on_gpu = torch.cuda.is_available() and trainer.get("accelerator") != "cpu"
+    if strategy.endswith("FSDPStrategy") and not on_gpu:
+        raise ConfigError("strategy=fsdp needs a GPU; on a CPU use strategy=fsdp2 (or ddp, single)")
+    if not isinstance(devices, int):
+        raise ConfigError(f"trainer.devices={devices}: give a number, since groups are dealt to processes")
+    if devices * trainer.get("num_nodes", 1) > 1 and strategy == "auto":
+        raise ConfigError(f"trainer.devices={devices} needs strategy=ddp or strategy=fsdp2")
+    if str(trainer.get("precision")) in ("bf16-true", "16-true"):
+        raise ConfigError("trainer.precision=bf16-true loses small updates: use bf16-mixed")
+    if not engine.endswith(("ExpertEngine", "ScriptedEngine")) and not algorithm.needs_scores:
+        raise ConfigError("algorithm=imitation learns from an expert: choose engine=expert")
+    if engine.endswith("ExpertEngine") and algorithm.needs_scores:
+        raise ConfigError(
+            "engine=expert plays the oracle, not the policy; it goes with algorithm=imitation. Choose engine=vllm or hf"
+        )
+
+
+def find_checkpoint(wanted: str | None, runs: Path) -> str | None:
+    """Return the checkpoint's path; ``last`` is the newest ``last.ckpt`` of the runs beside this one.
+
+    Raises:
+        DataError: when there is none.
+    """
+    if wanted is None:
+        return None
+    if wanted == "last":
+        found = sorted(runs.glob("*/checkpoints/last.ckpt"), key=lambda path: path.stat().st_mtime)
+        if not found:
+            raise DataError(f"ckpt=last: no run in {runs} has checkpoints/last.ckpt; give ckpt=<path>")
+        return str(found[-1])
+    if not Path(wanted).exists():
+        raise DataError(f"ckpt={wanted}: there is no such file")
+    return wanted
