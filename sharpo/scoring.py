@@ -172,17 +172,15 @@ def _teacher_job(batch: Batch, rows: Tensor) -> _Job:
 
 def _runner(temperature: float, device: torch.device | str, lockstep: bool) -> Callable[..., list[Tensor]]:
     def run(scorer: Policy, jobs: list[_Job]) -> list[Tensor]:
+        most = torch.tensor(len(jobs), device=device)
+        if lockstep:  # agree before the first pass: with sharded weights every pass is a collective of its own
+            distributed.all_reduce(most, op=distributed.ReduceOp.MAX)
+        padded = [*jobs, *([tuple(x[:1] for x in jobs[0])] * (int(most) - len(jobs)))]
         logp = [
             scorer(ids.to(device), attention.to(device), mask.to(device), temperature).logp.float().cpu()
-            for ids, attention, mask in jobs
+            for ids, attention, mask in padded
         ]
-        if lockstep:
-            most = torch.tensor(len(jobs), device=device)
-            distributed.all_reduce(most, op=distributed.ReduceOp.MAX)
-            ids, attention, mask = (x[:1].to(device) for x in jobs[0])
-            for _ in range(int(most) - len(jobs)):
-                scorer(ids, attention, mask, temperature)
-        return logp
+        return logp[: len(jobs)]
 
     return run
 

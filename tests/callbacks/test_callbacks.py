@@ -13,6 +13,8 @@ from sharpo.callbacks.throughput import Throughput
 from sharpo.episode import Episode
 from sharpo.stats import wilson
 
+FULL = ("callbacks=default", "callbacks.progress.refresh_rate=0", "++trainer.enable_progress_bar=true")
+
 
 def test_a_run_leaves_curve_episodes_best_and_an_exported_policy(fit, tmp_path):
     trainer, module, _ = fit(
