@@ -12,7 +12,7 @@ from sharpo.callbacks.success_by_family import LogSuccessByFamily
 
 from sharpo.stats import wilson
 
-FIELDS = ("iteration", "step", "panel", "success", "low", "high", "episodes")
+FIELDS = ("iteration", "step", "panel", "family", "success", "low", "high", "successes", "episodes")
 
 
 class LearningCurve(Callback):
@@ -39,17 +39,17 @@ class LearningCurve(Callback):
         self.points = list(state_dict["points"])
 
     def on_validation_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
-        """Add one point for each panel, write the CSV and draw."""
+        """Add one point for each panel and family, write the CSV and draw success over all families."""
         if not trainer.is_global_zero or trainer.sanity_checking:
             return
         counted = next(c for c in trainer.callbacks if isinstance(c, LogSuccessByFamily))  # type: ignore[attr-defined]
+        version = int(pl_module.policy_version)  # type: ignore[arg-type]
         for panel, counts in counted.counts.items():
-            won, seen = counts["all"]
-            if seen:
-                key = (panel, int(pl_module.policy_version))  # type: ignore[arg-type]
-                values = (key[1], trainer.global_step, panel, won / seen, *wilson(won, seen), seen)
-                self.points = [p for p in self.points if (p["panel"], p["iteration"]) != key]
-                self.points.append(dict(zip(FIELDS, values, strict=True)))
+            self.points = [p for p in self.points if (p["panel"], p["iteration"]) != (panel, version)]
+            for family, (won, seen) in counts.items():
+                if seen:
+                    values = (version, trainer.global_step, panel, family, won / seen, *wilson(won, seen), won, seen)
+                    self.points.append(dict(zip(FIELDS, values, strict=True)))
         if self.points:
             self.folder.mkdir(parents=True, exist_ok=True)
             with (self.folder / "curve.csv").open("w", newline="", encoding="utf-8") as file:
@@ -74,7 +74,8 @@ def draw(points: list[dict[str, Any]], path: str | Path, title: str = "") -> Non
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     for panel in sorted({point["panel"] for point in points}):
-        rows = sorted((p for p in points if p["panel"] == panel), key=lambda p: p["iteration"])
+        mine = [p for p in points if p["panel"] == panel and p["family"] == "all"]
+        rows = sorted(mine, key=lambda p: p["iteration"])
         x = [row["iteration"] for row in rows]
         label = f"{panel} (n={rows[-1]['episodes']})"
         (line,) = axes.plot(x, [row["success"] for row in rows], marker="o", label=label)

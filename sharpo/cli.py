@@ -10,6 +10,7 @@ import logging
 import os
 import sys
 import traceback
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -119,14 +120,18 @@ class Parts:
             raise ConfigError(f"model=tiny needs an environment that lists its words; {self.cfg.env._target_} does not")
         return build(node, "model.path").prepare(self.env.lexicon)
 
+    def policy(self, partial: bool = False) -> Any:
+        """Load the policy, or with ``partial`` return what loads it."""
+        model = {k: v for k, v in self.cfg.model.items() if k not in ("path", "remedy")}
+        return build(OmegaConf.create(model), "model", path=self.path, partial=partial)
+
     def module(self) -> Any:
         """Build the LightningModule; no weights are loaded yet."""
         from sharpo.module import SharpoModule
 
         cfg = self.cfg
-        model = {k: v for k, v in cfg.model.items() if k not in ("path", "remedy")}
         module = SharpoModule(
-            build(OmegaConf.create(model), "model", path=self.path, partial=True),
+            self.policy(partial=True),
             self.algorithm,
             build(cfg.optimizer, "optimizer", partial=True),
             None if cfg.schedule is None else build(cfg.schedule, "schedule", partial=True),
@@ -182,13 +187,19 @@ class Parts:
         )
 
 
+def hush() -> None:
+    """Keep what says nothing to a user off the terminal: Lightning's tips, and a warning about its own internals."""
+    logging.getLogger("lightning.pytorch.utilities.rank_zero").setLevel(logging.WARNING)
+    warnings.filterwarnings("ignore", "`isinstance\\(treespec, LeafSpec\\)` is deprecated", FutureWarning)
+
+
 def train(cfg: DictConfig) -> float | None:
     """Validate, fit and return the swept metric (``swept``), None when it was never logged."""
     parts = Parts(cfg)
     if cfg.plan:
         print(plan.describe(parts.plain, parts.env, parts.run))  # noqa: T201
         return None
-    logging.getLogger("lightning.pytorch.utilities.rank_zero").setLevel(logging.WARNING)
+    hush()
     lightning.seed_everything(cfg.seed, workers=True, verbose=False)
     checkpoint = find_checkpoint(cfg.ckpt, parts.run.parent)
     module, data = parts.module(), parts.data()
@@ -214,7 +225,7 @@ def evaluate(cfg: DictConfig) -> dict[str, Any]:
     parts = Parts(cfg)
     if not parts.panels:
         raise ConfigError("eval needs a panel: choose panel=default or panel=small")
-    logging.getLogger("lightning.pytorch.utilities.rank_zero").setLevel(logging.WARNING)
+    hush()
     checkpoint = find_checkpoint(cfg.ckpt, parts.run.parent)
     trainer = parts.trainer()
     counted = next((c for c in trainer.callbacks if hasattr(c, "counts")), None)  # type: ignore[attr-defined]
@@ -257,3 +268,7 @@ def _with_hydra(run: Callable[[DictConfig], Any], config_name: str) -> None:
         return run(with_folder)
 
     hydra.main(version_base="1.3", config_path=f"pkg://{CONFIGS}", config_name=config_name)(job)()
+
+
+if __name__ == "__main__":
+    main()

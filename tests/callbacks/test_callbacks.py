@@ -26,11 +26,14 @@ def test_a_run_leaves_curve_episodes_best_and_an_exported_policy(fit, tmp_path):
     run = tmp_path / "run"
     with (run / "curve.csv").open() as file:
         rows = list(csv.DictReader(file))
-    points = [(row["iteration"], row["panel"]) for row in rows]
-    assert points == [(str(i), panel) for i in range(3) for panel in ("val", "greedy")]
+    families = ("pick", "look", "all")
+    points = [(row["iteration"], row["panel"], row["family"]) for row in rows]
+    assert points == [(str(i), panel, family) for i in range(3) for panel in ("val", "greedy") for family in families]
     counts = next(c for c in trainer.callbacks if isinstance(c, LogSuccessByFamily)).counts["val"]
     assert counts["all"] == (counts["pick"][0] + counts["look"][0], 8)
-    assert float(rows[-2]["low"]) == pytest.approx(wilson(*counts["all"]).low)
+    last = next(row for row in rows[::-1] if (row["panel"], row["family"]) == ("val", "all"))
+    assert (int(last["successes"]), int(last["episodes"])) == counts["all"]
+    assert float(last["low"]) == pytest.approx(wilson(*counts["all"]).low)
     assert (run / "curve.png").read_bytes()[:4] == b"\x89PNG"
     texts = sorted((run / "episodes").glob("*.txt"))
     assert len(texts) == 3
@@ -58,7 +61,7 @@ def test_curve_points_survive_a_resume_and_are_not_doubled():
 
 
 def test_a_curve_of_one_point_can_be_drawn(tmp_path):
-    point = {"iteration": 0, "panel": "val", "success": 0.5, "low": 0.4, "high": 0.6, "episodes": 10}
+    point = {"iteration": 0, "panel": "val", "family": "all", "success": 0.5, "low": 0.4, "high": 0.6, "episodes": 10}
     draw([point], tmp_path / "c.png")
     assert (tmp_path / "c.png").stat().st_size > 1000
 
