@@ -12,7 +12,6 @@ from torch import Tensor, distributed
 from sharpo.algorithms.base import Algorithm
 from sharpo.batch import Batch, PolicyOutput, Scores
 from sharpo.errors import ConfigError, GateError
-from sharpo.functional.credit_report import credit_diagnostics
 from sharpo.segments import Segments
 
 Policy = Callable[..., PolicyOutput]
@@ -96,8 +95,29 @@ def score(
     credit = algorithm.credit(segments, buffer.iteration)
     for i, (batch, scored) in enumerate(zip(batches, scores, strict=True)):
         buffer.set_advantages(i, algorithm.token_advantages(batch, scored, segments, credit))
-    report = {f"credit/{name}": float(value) for name, value in credit_diagnostics(segments, credit).items()}
-    return metrics | report | {"credit/teacher_rows": float(sum(int(rows.sum()) for rows in teach))}
+    report = {f"credit/{name}": float(value) for name, value in algorithm.report(segments, credit).items()}
+    report["credit/teacher_rows"] = float(sum(int(rows.sum()) for rows in teach))
+    return over_ranks(metrics | report, device)
+
+
+def over_ranks(metrics: Mapping[str, float], device: torch.device | str) -> dict[str, float]:
+    """Return the metrics of all ranks: the smallest of ``_min``, the largest of ``_max`` and ``max_abs``, else means.
+
+    A rank without data (NaN) does not count; NaN stays where no rank has data. A collective: the names are the same on
+    every rank.
+    """
+    if not distributed.is_initialized() or not metrics:
+        return dict(metrics)
+    mine = torch.tensor(list(metrics.values()), dtype=torch.float32, device=device)
+    every = [torch.empty_like(mine) for _ in range(distributed.get_world_size())]
+    distributed.all_gather(every, mine)
+    out = {}
+    for name, values in zip(metrics, torch.stack(every, dim=1), strict=True):
+        known = values[~values.isnan()]
+        low, high = name.endswith("_min"), name.endswith(("_max", "max_abs"))
+        kept = known.min() if low and known.numel() else known.max() if high and known.numel() else known.mean()
+        out[name] = float(kept)
+    return out
 
 
 def segment_sums(segments: Segments, batches: list[Batch], scores: list[Scores]) -> Segments:
@@ -191,7 +211,7 @@ def _pass_gate(
     """Check the gate on all sampled tokens; a failure on one rank raises on all of them."""
     if gate is None:
         return {}
-    known = [batch.action_mask & batch.behaviour_logp.isfinite() for batch in batches]
+    known = [batch.action_mask & ~batch.behaviour_logp.isnan() for batch in batches]
     behaviour = torch.cat([batch.behaviour_logp[mask] for batch, mask in zip(batches, known, strict=True)])[None]
     old = torch.cat([scored.old_logp[mask] for scored, mask in zip(scores, known, strict=True)])[None]
     failure: GateError | None = None

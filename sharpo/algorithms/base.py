@@ -9,6 +9,7 @@ from torch import Tensor
 
 from sharpo.batch import Batch, LossOutput, PolicyOutput, Scores
 from sharpo.episode import EpisodeGroup
+from sharpo.functional.credit_report import credit_diagnostics
 from sharpo.segments import Segments
 
 
@@ -63,6 +64,10 @@ class Algorithm:
         """Return the effective advantage of each segment's span, (S,) float; default: the base advantage."""
         del iteration
         return segments.base
+
+    def report(self, segments: Segments, credit: Tensor) -> dict[str, Tensor]:
+        """Return what the credit looked like, as scalars: the same names for every table, NaN = no data."""
+        return credit_diagnostics(segments, credit)
 
     def token_advantages(self, batch: Batch, scores: Scores, segments: Segments, credit: Tensor) -> Tensor:
         """Spread over tokens: ``credit`` inside the span, the base advantage on the turn's other tokens, 0 elsewhere.
