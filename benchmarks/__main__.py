@@ -1,0 +1,25 @@
+"""The ratios of docs/benchmarks.md, one after the other: ``python -m benchmarks [train.py overrides]``."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+SCRIPTS = ("rollout_efficiency.py", "update_overhead.py")
+
+
+def main(overrides: list[str]) -> int:
+    """Run every benchmark in its own process and return the first exit code that is not 0."""
+    for name in SCRIPTS:
+        print(f"benchmarks/{name}", flush=True)
+        code = subprocess.run([sys.executable, str(HERE / name), *overrides], check=False).returncode
+        if code:
+            return code
+        print(flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
