@@ -26,6 +26,7 @@ from sharpo.errors import ConfigError, DataError
 from sharpo.rollout.buffer import Origin, RolloutBuffer, Sizes
 from sharpo.rollout.collate import collate
 from sharpo.rollout.collector import Collector
+from sharpo.rollout.panel import Panel
 from sharpo.segments import Segments
 from sharpo.stats import wilson
 
@@ -168,7 +169,7 @@ def _play(
         if not isinstance(probe, TextEngine):
             probe.load_weights(0, policy.named_weights())
         collector = Collector(planter, pool, data.renderer, data.env.parse, data.budgets)
-        chosen = [data.env.task("val", index) for index in range(tasks)]
+        chosen = Panel(tasks=tasks).select(data.env)
         informed = frozenset({PROBE}) if play == "expert" else frozenset()
         played = collector.collect(
             chosen, 2, seed=seed, version=0, temperature=parts.cfg.temperature, hinted_members=informed

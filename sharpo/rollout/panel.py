@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass
 
 from sharpo.env import Split, TextEnv
 from sharpo.episode import Task
 from sharpo.errors import ConfigError
+from sharpo.seeding import derive
 
 
 @dataclass(frozen=True, slots=True)
 class Panel:
     """The same tasks at every validation.
 
+    A finite split is taken in one fixed random order, the same for every panel and run: games that lie sorted by
+    family on the disk would otherwise give a panel of their first families alone.
+
     Args:
         split: ``train`` or ``val``.
         tasks: number of tasks; None = all from ``first`` on of a finite split.
         temperature: 0 is greedy.
         samples: episodes per task.
-        first: index of the first task.
+        first: place of the first task in that order.
     """
 
     split: Split = "val"
@@ -53,4 +58,9 @@ class Panel:
             raise ConfigError(
                 f"panel: split {self.split!r} has {known} tasks, wanted {self.first} to {stop - 1}; lower panel.tasks"
             )
-        return tuple(env.task(self.split, index) for index in range(self.first + rank, stop, world))
+        places = range(self.first + rank, stop, world)
+        if known is None:
+            return tuple(env.task(self.split, index) for index in places)
+        order = list(range(known))
+        random.Random(derive(0, "panel", self.split)).shuffle(order)  # noqa: S311
+        return tuple(env.task(self.split, order[place]) for place in places)

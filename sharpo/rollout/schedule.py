@@ -17,7 +17,8 @@ from sharpo.seeding import derive
 def training_tasks(env: TextEnv, iteration: int, groups: int, seed: int, rank: int = 0, world: int = 1) -> list[Task]:
     """Return this rank's tasks of an iteration: global numbers ``iteration * groups + j`` with ``j % world == rank``.
 
-    An endless split is walked in order; a finite one in a permutation of its own for each pass over it.
+    An endless split is walked in order; a finite one in a permutation of its own for each pass over it. The few tasks
+    that would not fill an iteration wait for a later pass, so no iteration plays a task twice.
 
     Args:
         env: knows its tasks.
@@ -28,23 +29,21 @@ def training_tasks(env: TextEnv, iteration: int, groups: int, seed: int, rank: i
         world: number of processes.
 
     Raises:
-        ConfigError: when ranks would differ in their number of groups, or an iteration would repeat a task.
+        ConfigError: when ranks would differ in their number of groups, or the split has too few tasks.
     """
     if groups % world:
         raise ConfigError(f"data.sizes.groups={groups} cannot be shared by {world} processes; choose a multiple")
     known = env.num_tasks("train")
     if known is not None and groups > known:
         raise ConfigError(f"data.sizes.groups={groups}, but the train split has {known} tasks; lower it")
-    tasks = []
-    for j in range(rank, groups, world):
-        number = iteration * groups + j
-        if known is not None:
-            cycle, place = divmod(number, known)
-            order = list(range(known))
-            random.Random(derive(seed, "tasks", cycle)).shuffle(order)  # noqa: S311
-            number = order[place]
-        tasks.append(env.task("train", number))
-    return tasks
+    first = iteration * groups
+    order: list[int] | None = None
+    if known is not None:
+        cycle, place = divmod(iteration, known // groups)
+        order, first = list(range(known)), place * groups
+        random.Random(derive(seed, "tasks", cycle)).shuffle(order)  # noqa: S311
+    numbers = range(first + rank, first + groups, world)
+    return [env.task("train", number if order is None else order[number]) for number in numbers]
 
 
 @dataclass(frozen=True, slots=True)

@@ -228,6 +228,8 @@ def test_ranks_share_the_tasks_of_an_iteration_and_finite_splits_are_walked_in_p
     second = [t.id for i in range(3, 6) for t in training_tasks(finite, i, 2, seed=0)]
     assert sorted(first) == sorted(second) == sorted(f"toy/train/{i}" for i in range(6))
     assert first != second
+    for iteration in range(6):  # 6 tasks, 4 a time: two wait for another pass, none is played twice at a time
+        assert len({task.id for task in training_tasks(finite, iteration, 4, seed=0)}) == 4
     with pytest.raises(ConfigError, match="groups=3 cannot be shared by 2"):
         training_tasks(endless, 0, 3, 0, 0, 2)
     with pytest.raises(ConfigError, match="train split has 6 tasks"):
@@ -236,12 +238,11 @@ def test_ranks_share_the_tasks_of_an_iteration_and_finite_splits_are_walked_in_p
 
 def test_panels_share_their_tasks_and_refuse_more_than_there_are():
     env = ToyEnv()
+    whole = [task.id for task in Panel().select(env)]
+    assert sorted(whole) == sorted(f"toy/val/{i}" for i in range(12))
+    assert whole == [task.id for task in Panel(temperature=0.0).select(env)]
     shares = [Panel(tasks=5, first=2).select(env, rank, 2) for rank in range(2)]
-    assert [[task.id for task in share] for share in shares] == [
-        ["toy/val/2", "toy/val/4", "toy/val/6"],
-        ["toy/val/3", "toy/val/5"],
-    ]
-    assert len(Panel().select(env)) == 12
+    assert [[task.id for task in share] for share in shares] == [whole[2:7:2], whole[3:7:2]]
     assert Panel(tasks=1).select(env, 1, 2) == ()
     with pytest.raises(ConfigError, match="12 tasks, wanted 8 to 13"):
         Panel(tasks=6, first=8).select(env)
