@@ -98,9 +98,9 @@ def run(cfg: Any) -> None:
     clock = Clock()
     module = parts.module()
     trainer = lightning.Trainer(
-        accelerator="cpu", devices=1, max_epochs=REPEATS, callbacks=[clock], logger=False, barebones=False,
-        **limits, limit_val_batches=0, reload_dataloaders_every_n_epochs=1, num_sanity_val_steps=0,
-        enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False, use_distributed_sampler=False,
+        accelerator="cpu", devices=1, max_epochs=REPEATS, callbacks=[clock], logger=False, **limits,
+        limit_val_batches=0, reload_dataloaders_every_n_epochs=1, num_sanity_val_steps=0, use_distributed_sampler=False,
+        enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
     )  # fmt: skip
     trainer.fit(module, datamodule=Ready(fresh()))
     best, framework = min(bare), min(clock.seconds)
