@@ -12,6 +12,8 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import WandbLogger
 from torch import distributed
 
+from sharpo.errors import DataError
+
 
 class ResumeState(Callback):
     """Saves and restores Python, NumPy and torch random states, so an interrupted run equals an uninterrupted one.
@@ -38,14 +40,18 @@ class ResumeState(Callback):
         return {"ranks": ranks, "wandb_id": self.wandb_id}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore this rank's state; with another number of ranks the states do not apply and this is refused."""
+        """Restore this rank's state.
+
+        Raises:
+            DataError: when another number of ranks wrote the states.
+        """
         rank = distributed.get_rank() if distributed.is_initialized() else 0
         ranks = state_dict["ranks"]
         world = distributed.get_world_size() if distributed.is_initialized() else 1
         if len(ranks) != world:
-            raise RuntimeError(
+            raise DataError(
                 f"the checkpoint was written by {len(ranks)} process(es) and this run has {world}: random states "
-                "cannot be restored; resume with the same number of devices"
+                f"cannot be restored; resume with trainer.devices={len(ranks)}"
             )
         _restore(ranks[rank])
         self.wandb_id = state_dict["wandb_id"]

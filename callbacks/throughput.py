@@ -19,14 +19,22 @@ class Throughput(Callback):
     def __init__(self, clock: Any = time.perf_counter) -> None:
         self.clock = clock
         self._iteration_began = self._score_began = self._update_began = self._update_ended = 0.0
+        self._collected: float | None = None
 
     def on_fit_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:  # noqa: ARG002
         """Start the clock of the first iteration, whose collection comes first."""
         self._iteration_began = self.clock()
 
+    def on_train_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:  # noqa: ARG002
+        """The first collection is over; a baseline validation that follows is not part of it."""
+        self._collected = self.clock()
+
     def on_train_epoch_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:  # noqa: ARG002
         """Scoring begins: the module's own hook runs after this one."""
         self._score_began = self.clock()
+        if self._collected is not None:
+            self._iteration_began += self._score_began - self._collected
+            self._collected = None
         self._update_began = 0.0
 
     def on_train_batch_start(

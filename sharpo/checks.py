@@ -20,18 +20,34 @@ def check_choices(cfg: Mapping[str, Any], algorithm: Algorithm) -> None:
     """
     trainer, engine = cfg["trainer"], str(cfg["engine"]["_target_"])
     strategy = str(cfg["strategy"].get("_target_", cfg["strategy"].get("name")))
-    devices = trainer["devices"]
+    devices, hint = trainer["devices"], str(cfg["hint"]["_target_"])
     on_gpu = torch.cuda.is_available() and trainer.get("accelerator") != "cpu"
     if strategy.endswith("FSDPStrategy") and not on_gpu:
         raise ConfigError("strategy=fsdp needs a GPU; on a CPU use strategy=fsdp2 (or ddp, single)")
     if not isinstance(devices, int):
         raise ConfigError(f"trainer.devices={devices}: give a number, since groups are dealt to processes")
-    if devices * trainer.get("num_nodes", 1) > 1 and strategy == "auto":
+    many = devices * trainer.get("num_nodes", 1) > 1
+    if many and strategy == "auto":
         raise ConfigError(f"trainer.devices={devices} needs strategy=ddp or strategy=fsdp2")
+    if many and strategy.endswith(".FSDPStrategy"):
+        raise ConfigError(
+            f"strategy=fsdp with trainer.devices={devices}: torch's first sharding keeps flat pieces of the weights, "
+            "which can be neither published to the engine nor clipped by their global norm here; use strategy=fsdp2"
+        )
     if str(trainer.get("precision")) in ("bf16-true", "16-true"):
         raise ConfigError("trainer.precision=bf16-true loses small updates: use bf16-mixed")
     if not engine.endswith(("ExpertEngine", "ScriptedEngine")) and not algorithm.needs_scores:
         raise ConfigError("algorithm=imitation learns from an expert: choose engine=expert")
+    if hint.endswith(".NoHint") and algorithm.needs_teacher:
+        raise ConfigError(
+            f"hint=none leaves {type(algorithm).__name__}'s teacher nothing that the student does not see: choose "
+            "hint=peer, or algorithm=grpo"
+        )
+    if algorithm.needs_teacher and algorithm.span == "think" and cfg["env"].get("action_format") == "plain":
+        raise ConfigError(
+            "algorithm.span=think needs answers with a <think> part, and env.action_format=plain has none: choose a "
+            "prompt with action_format=tags (prompt=alfworld_append), or algorithm.span=action"
+        )
     if engine.endswith("ExpertEngine") and algorithm.needs_scores:
         raise ConfigError(
             "engine=expert plays the oracle, not the policy; it goes with algorithm=imitation. Choose engine=vllm or hf"

@@ -66,10 +66,10 @@ class SharpoModule(lightning.LightningModule):
             return
         policy = self.make_policy()
         self.parameter_shapes = {name: list(parameter.shape) for name, parameter in policy.named_parameters()}
-        if self.algorithm.needs_reference:
+        self.policy = shard(policy.train(), self.device_mesh)
+        if self.algorithm.needs_reference:  # made after the policy is sharded: one whole model at a time
             reference = self.make_policy().requires_grad_(False).eval()
             self._frozen = (shard(reference, self.device_mesh),)
-        self.policy = shard(policy.train(), self.device_mesh)
         resumed_from = getattr(self.trainer, "ckpt_path", None)
         if self.device_mesh is not None and resumed_from and Path(resumed_from).is_file():
             # a sharded strategy loads straight into the weights, before on_load_checkpoint can compare

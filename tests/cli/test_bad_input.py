@@ -52,6 +52,8 @@ def test_a_setting_that_does_not_exist(arguments, message):
         (["trainer.precision=bf16-true"], "use bf16-mixed"),
         (["algorithm=imitation"], "choose engine=expert"),
         (["engine=expert"], "engine=expert plays the oracle"),
+        (["hint=none"], "hint=none leaves Sharpo's teacher nothing"),
+        (["algorithm.span=think"], "algorithm.span=think needs answers with a <think> part"),
         (["algorithm.stats_scope=episodes"], "algorithm.stats_scope must be rows or trajectories"),
         (["env.receptacles=99"], "env.receptacles must be"),
         (["panel.val.temperature=-1"], "panel.temperature must be >= 0"),
@@ -61,6 +63,17 @@ def test_a_choice_that_the_parts_cannot_honour(arguments, message):
     with pytest.raises(ConfigError) as caught:
         cli.Parts(cli.read("train", arguments))
     assert message in str(caught.value)
+
+
+def test_the_first_sharding_is_refused_where_it_would_shard(monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    arguments = ["strategy=fsdp", "trainer.devices=2", "engine=hf"]
+    with pytest.raises(ConfigError, match=r"strategy=fsdp with trainer.devices=2: .* use strategy=fsdp2"):
+        cli.Parts(cli.read("train", arguments))
+
+
+def test_without_a_teacher_no_hint_is_needed():
+    cli.Parts(cli.read("train", ["hint=none", "algorithm=grpo"]))
 
 
 def test_a_knob_that_yaml_leaves_at_its_default_can_be_set():
