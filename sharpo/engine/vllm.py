@@ -90,7 +90,7 @@ class VllmEngine:
             raise ConfigError("engine.sleep=true: vLLM cannot sleep on a CPU: set engine.sleep=false")
         if not enforce_eager and not self._on_gpu:
             raise ConfigError("engine.enforce_eager=false: compilation and graphs need a GPU: set it to true")
-        self._can_sleep = sleep
+        self.sleeps = sleep
         self._kv_cache_gib = int(kv_cache_gib)
         self._settings: dict[str, Any] = {
             "model": os.path.expanduser(path),
@@ -147,7 +147,7 @@ class VllmEngine:
                 f"{len(self._in_flight)} requests are in flight: finish them before new weights are loaded"
             )
         engine = self._engine or self._start()
-        if self._can_sleep and engine.is_sleeping():
+        if self.sleeps and engine.is_sleeping():
             engine.wake_up()
         self.version = -1
         given: list[str] = []
@@ -187,7 +187,7 @@ class VllmEngine:
 
     def sleep(self) -> None:
         """Give the GPU's memory back; the weights are gone, so the next publish loads them again, at any version."""
-        if not self._can_sleep:
+        if not self.sleeps:
             raise EngineError("sleep: this engine was made to stay awake: set engine.sleep=true")
         if self._in_flight:
             raise EngineError("sleep: requests are in flight: finish them first")

@@ -224,6 +224,8 @@ class RolloutDataModule(lightning.LightningDataModule):
             on_progress=progress,
             keep_lost=keep_lost,
         )
+        if getattr(self._engine, "sleeps", False):  # its memory is the trainer's until the next publish
+            self._engine.sleep()  # type: ignore[attr-defined]
         return result, version
 
     # -- this process among others ---------------------------------------------------------------------------------

@@ -209,6 +209,25 @@ def test_the_progress_hook_hears_of_every_episode(tmp_path, toy_renderer):
     assert heard[6] == ("Validate val", 1, 5)
 
 
+class Sleeper(Recorder):
+    """Forgets its weights when it sleeps, as vLLM does."""
+
+    sleeps = True
+
+    def sleep(self):
+        self.log.append(("sleep", self.version))
+        self.version = -1
+
+
+def test_an_engine_that_may_sleep_does_so_after_each_play_and_is_published_to_again(tmp_path, toy_renderer):
+    log = []
+    data = data_of(toy_renderer, log, engine=partial(Sleeper, log), panels={"val": Panel(tasks=2)})
+    trainer_of(tmp_path, 2).fit(Module(log), datamodule=data)
+    moves = [entry[:2] for entry in log if entry[0] in ("publish", "sleep")]
+    versions = [0, 1, 1, 2]  # collect, validate, collect, validate
+    assert moves == [(what, version) for version in versions for what in ("publish", "sleep")]
+
+
 @pytest.mark.parametrize(
     ("setting", "message"),
     [({"reload_dataloaders_every_n_epochs": 0}, "one collection"), ({"num_sanity_val_steps": 2}, "num_sanity_val")],
