@@ -15,7 +15,7 @@ class LogprobGate:
     """Compares Δ = |log p_engine − log p_trainer| of every sampled token with two thresholds.
 
     After a correct publish Δ is about 1e-5 in fp32 on one device; in bf16 across kernels most tokens agree to a tenth
-    of a nat and the rarest ones do not. Stale weights, a stale cache or another temperature give most tokens whole nats.
+    of a nat and the rarest ones do not. Stale weights, a stale cache or another temperature cost most tokens nats.
 
     Args:
         max_abs: highest Δ allowed, in nats.

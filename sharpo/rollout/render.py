@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from sharpo.env import ActionFormat, Observed, ParsedAction
 from sharpo.episode import Task, Turn
@@ -13,6 +13,7 @@ from sharpo.rollout.prompts import Template
 from sharpo.rollout.spans import token_spans
 
 Style = Literal["append", "windowed"]
+Place = Literal["before_instructions", "user_top", "assistant_prefix", "before_chat_template"]
 
 _PROBE = ("alpha probe one", "<think>beta probe</think>two", "gamma probe three", "delta four", "epsilon probe five")
 
@@ -38,6 +39,9 @@ class Renderer:
         template: name of the files ``envs/prompts/<template>_first.txt`` (first turn) and ``<template>.txt`` (later).
         history: observation-action pairs shown by ``windowed``.
         action_format: ``plain`` or ``tags``: how an expert writes its action.
+        place: where the teacher's hint is spliced into a prompt (``append``: into the first): ``before_instructions``
+            at the template's ``{hint}`` line, ``user_top`` before the user's first word, ``assistant_prefix`` after
+            the generation prompt, ``before_chat_template`` before everything.
 
     Raises:
         ConfigError: when the chat template is missing, rewrites messages, or is not append-only.
@@ -51,6 +55,7 @@ class Renderer:
         template: str,
         history: int = 2,
         action_format: ActionFormat = "tags",
+        place: Place = "before_instructions",
     ) -> None:
         if style not in ("append", "windowed"):
             raise ConfigError(f"prompt.style must be 'append' or 'windowed', got {style!r}")
@@ -58,7 +63,9 @@ class Renderer:
             raise ConfigError(f"prompt.history must be >= 0, got {history}")
         if action_format not in ("plain", "tags"):
             raise ConfigError(f"prompt.action_format must be 'plain' or 'tags', got {action_format!r}")
-        self.style, self.history, self.action_format = style, history, action_format
+        if place not in get_args(Place):
+            raise ConfigError(f"prompt.place must be one of {', '.join(get_args(Place))}; got {place!r}")
+        self.style, self.history, self.action_format, self.place = style, history, action_format, place
         self.first = Template.load(f"{template}_first")
         self.later = Template.load(template)
         if not self.first.hinted or (style == "windowed" and not self.later.hinted):
@@ -98,7 +105,13 @@ class Renderer:
         at = text.rfind(content)
         if at < 0:
             raise ConfigError(f"model {self.path}: its chat template rewrites the user's message; it cannot be used")
-        cut = at + len(before)
+        places = {
+            "before_instructions": at + len(before),
+            "user_top": at,
+            "assistant_prefix": len(text),
+            "before_chat_template": 0,
+        }
+        cut = places[self.place]
         head = self.tokenize(text[:cut])
         return RenderedPrompt((*head, *self.tokenize(text[cut:])), len(head))
 

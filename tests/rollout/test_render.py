@@ -211,6 +211,39 @@ def test_chatml_conversations_are_built_token_for_token(byte_renderer):
     assert added.endswith("<|im_end|>\n<|im_start|>assistant\n")
 
 
+@pytest.mark.parametrize("style", ["append", "windowed"])
+@pytest.mark.parametrize(
+    ("place", "before", "after"),
+    [
+        ("before_instructions", "are: ['look']\n\n", ""),
+        ("user_top", "<|im_start|>user\n", "You are an expert agent"),
+        ("assistant_prefix", "<|im_start|>assistant\n", ""),
+        ("before_chat_template", "", "<|im_start|>system\n"),
+    ],
+)
+def test_a_hint_goes_where_it_is_wanted_and_the_prompt_is_the_same(byte_renderer, style, place, before, after):
+    observed = Observed("a table", ("look",))
+    usual = Renderer(byte_renderer.path, style=style, template=f"alfworld_{style}")
+    chosen = Renderer(byte_renderer.path, style=style, template=f"alfworld_{style}", place=place)
+    prompt = chosen.prompt(TASK, [], observed)
+    assert prompt.ids == usual.prompt(TASK, [], observed).ids  # bytes: no token spans the cut
+    head, tail = (chosen.decode(prompt.ids[part]) for part in (slice(prompt.hint_at), slice(prompt.hint_at, None)))
+    assert head.endswith(before)
+    assert tail.startswith(after)
+    assert (head == "", tail == "") == (place == "before_chat_template", place == "assistant_prefix")
+    turn = turn_after(chosen, prompt, [*chosen.tokenize("<action>look</action>"), chosen.turn_end[0]])
+    following = chosen.prompt(TASK, [turn], observed)
+    if style == "append":
+        assert following.hint_at == prompt.hint_at
+    else:
+        assert chosen.decode(following.ids[: following.hint_at]).endswith(before)
+
+
+def test_an_unknown_place_is_refused(toy_tokenizer):
+    with pytest.raises(ConfigError, match=r"prompt.place must be one of before_instructions, .* got 'top'"):
+        Renderer(toy_tokenizer, style="append", template="household_plain", place="top")
+
+
 @given(thought=st.text(max_size=10), action=st.text(alphabet="go to \u00e9\u6f22\U0001f642", min_size=1, max_size=10))
 @settings(max_examples=60, deadline=None)
 def test_spans_of_a_byte_level_tokenizer_decode_to_the_action(byte_renderer, thought, action):
