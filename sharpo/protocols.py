@@ -137,7 +137,7 @@ class Hint:
     """What the teacher sees besides the student's context.
 
     Args:
-        ids: token ids to splice, (H,).
+        ids: token ids to splice, (H,); none = there was something to show and no rule made it fit.
         source: where it came from, for example ``peer:3``.
         shortened: True when a rule cut it to fit the budget.
     """
@@ -150,6 +150,8 @@ class Hint:
 class HintBuilder(Protocol):
     """Builds the hint of one episode of a group, or None (counted, and then the episode is trained without)."""
 
-    def build(self, group: EpisodeGroup, member: int, tokenize: Callable[[str], list[int]]) -> Hint | None:
-        """Return the hint for ``group.episodes[member]``."""
+    def build(
+        self, group: EpisodeGroup, member: int, tokenize: Callable[[str], list[int]], room: int | None = None
+    ) -> Hint | None:
+        """Return the hint for ``group.episodes[member]`` in at most ``room`` tokens; None = nothing to show."""
         ...

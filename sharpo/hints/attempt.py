@@ -13,6 +13,7 @@ _FIELDS = {
     "step_action": {"n", "action", "observation", "result"},
     "omitted": {"count"},
     "closing": set(),
+    "supposed": set(),
 }
 
 
@@ -26,6 +27,7 @@ class Wording:
         step_action: one step whose observation was left out.
         omitted: in place of ``{count}`` steps that were left out.
         closing: after the steps.
+        supposed: the whole hint of ``fallback=outcome_label``: the attempt is supposed to succeed.
     """
 
     heading: str = "For reference, an attempt at the same task that succeeded:\n"
@@ -33,6 +35,7 @@ class Wording:
     step_action: str = "step {n}: did: {action}\n"
     omitted: str = "({count} steps left out)\n"
     closing: str = "Your situation now may differ from that attempt; act from your own state.\n\n"
+    supposed: str = "For reference, the attempt that follows succeeds.\n\n"
 
     def __post_init__(self) -> None:
         for name, known in _FIELDS.items():

@@ -11,7 +11,9 @@ from sharpo.protocols import Hint
 class NoHint:
     """Builds no hint for any episode."""
 
-    def build(self, group: EpisodeGroup, member: int, tokenize: Callable[[str], list[int]]) -> Hint | None:
+    def build(
+        self, group: EpisodeGroup, member: int, tokenize: Callable[[str], list[int]], room: int | None = None
+    ) -> Hint | None:
         """Return None."""
-        del group, member, tokenize
+        del group, member, tokenize, room
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, get_args
 
 from sharpo.episode import Episode, EpisodeGroup, Turn
 from sharpo.errors import ConfigError
@@ -12,23 +12,28 @@ from sharpo.hints.attempt import Wording, clip, middle_out
 from sharpo.protocols import Hint
 from sharpo.seeding import derive
 
-Pick = Literal["first", "shortest", "random"]
-Render = Literal["obs_action", "actions_only"]
+Pick = Literal["first", "shortest", "random", "closest_obs", "all_concat"]
+Render = Literal["obs_action", "actions_only", "full"]
+Fallback = Literal["none", "outcome_label"]
+Tokenize = Callable[[str], list[int]]
 
 
 class PeerHint:
     """Shows the steps of a successful other rollout of the group (SHARPO, arXiv 2610.00838: the peer context).
 
     A text over the budget is shortened by rule: observations are dropped from the middle outwards, then steps from the
-    middle outwards; first and last step always stay. What still does not fit is no hint.
+    middle outwards; first and last step always stay. What still does not fit is an empty hint.
 
     Args:
-        pick: ``first`` successful other rollout in member order, the ``shortest`` in turns, or a ``random`` one.
-        render: ``obs_action`` or ``actions_only``.
+        pick: ``first`` successful other rollout in member order, the ``shortest`` in turns, a ``random`` one, the one
+            that saw most of what the learner saw (``closest_obs``: Jaccard index of the observations), or all of them
+            one after another (``all_concat``: those after the first that fit whole).
+        render: ``obs_action``, ``actions_only``, or ``full``: in place of an action all that the peer wrote.
         obs_chars: observations longer than this are cut at a word; None = never.
         max_tokens: budget of the whole hint in tokens.
         wording: the sentences; see :class:`~sharpo.hints.attempt.Wording`.
         seed: of the random pick.
+        fallback: without a successful peer: ``none``, or ``outcome_label``: a sentence that supposes success.
     """
 
     def __init__(
@@ -39,60 +44,89 @@ class PeerHint:
         max_tokens: int = 4096,
         wording: Wording | None = None,
         seed: int = 0,
+        fallback: Fallback = "none",
     ) -> None:
-        if pick not in ("first", "shortest", "random"):
-            raise ConfigError(f"hint.pick must be 'first', 'shortest' or 'random', got {pick!r}")
-        if render not in ("obs_action", "actions_only"):
-            raise ConfigError(f"hint.render must be 'obs_action' or 'actions_only', got {render!r}")
+        for name, value, kind in (("pick", pick, Pick), ("render", render, Render), ("fallback", fallback, Fallback)):
+            if value not in get_args(kind):
+                raise ConfigError(f"hint.{name} must be one of {', '.join(get_args(kind))}; got {value!r}")
         if obs_chars is not None and obs_chars < 1:
             raise ConfigError(f"hint.obs_chars must be >= 1 or null, got {obs_chars}")
         if max_tokens < 1:
             raise ConfigError(f"hint.max_tokens must be >= 1, got {max_tokens}")
-        self.pick, self.render, self.obs_chars = pick, render, obs_chars
+        self.pick, self.render, self.obs_chars, self.fallback = pick, render, obs_chars, fallback
         self.max_tokens, self.seed = max_tokens, seed
         self.wording = wording or Wording()
         self._group: EpisodeGroup | None = None
-        self._built: dict[int, Hint | None] = {}
+        self._built: dict[tuple[tuple[int, ...], int], Hint] = {}
 
-    def build(self, group: EpisodeGroup, member: int, tokenize: Callable[[str], list[int]]) -> Hint | None:
-        """Return the hint for ``group.episodes[member]``; None without a successful peer or when none fits."""
-        peer = self.peer(group, member)
-        if peer is None:
-            return None
+    def build(self, group: EpisodeGroup, member: int, tokenize: Tokenize, room: int | None = None) -> Hint | None:
+        """Return the hint for ``group.episodes[member]``; see :class:`sharpo.protocols.HintBuilder`."""
+        peers = self.peers(group, member)
+        if not peers:
+            return None if self.fallback == "none" else self._supposed(room, tokenize)
         if self._group is not group:
             self._group, self._built = group, {}
-        if peer not in self._built:
-            self._built[peer] = self._of(group.episodes[peer], tokenize)
-        return self._built[peer]
+        hint = self._once(peers, self.max_tokens, tokenize)
+        return hint if room is None or len(hint.ids) <= room else self._once(peers, room, tokenize)
 
-    def _of(self, episode: Episode, tokenize: Callable[[str], list[int]]) -> Hint | None:
+    def _once(self, peers: tuple[int, ...], budget: int, tokenize: Tokenize) -> Hint:
+        """Return the hint of these peers in a budget, built once for its group."""
+        if (peers, budget) not in self._built:
+            assert self._group is not None
+            self._built[peers, budget] = self._of([self._group.episodes[peer] for peer in peers], budget, tokenize)
+        return self._built[peers, budget]
+
+    def peers(self, group: EpisodeGroup, member: int) -> tuple[int, ...]:
+        """Return the indices of the chosen peers in ``group.episodes``; none without a successful other rollout."""
+        able = tuple(
+            i
+            for i, episode in enumerate(group.episodes)
+            if i != member and episode.outcome.success and any(turn.action is not None for turn in episode.turns)
+        )
+        if not able or self.pick == "all_concat":
+            return able
+        if self.pick == "first":
+            return able[:1]
+        if self.pick == "shortest":
+            return (min(able, key=lambda i: len(group.episodes[i].turns)),)
+        learner: Episode = group.episodes[member]
+        if self.pick == "closest_obs":
+            return (max(able, key=lambda i: likeness(learner, group.episodes[i])),)
+        place = derive(self.seed, "peer", group.task.id, learner.policy_version, learner.member)
+        return (able[place % len(able)],)
+
+    def _supposed(self, room: int | None, tokenize: Tokenize) -> Hint:
+        ids = tuple(tokenize(self.wording.supposed))
+        budget = self.max_tokens if room is None else min(self.max_tokens, room)
+        return Hint(ids if len(ids) <= budget else (), "outcome")
+
+    def _of(self, episodes: list[Episode], budget: int, tokenize: Tokenize) -> Hint:
+        """Return the first attempt, shortened if it must be, and those of the others that then fit whole."""
+        ids, shortened = self._fitted(episodes[0], budget, tokenize)
+        shown = [episodes[0].member]
+        for other in episodes[1:] if ids else ():
+            more, cut = self._fitted(other, budget - len(ids), tokenize)
+            if cut or not more:
+                shortened = True
+            else:
+                ids, shown = ids + more, [*shown, other.member]
+        return Hint(ids, "peer:" + "+".join(map(str, shown)), shortened)
+
+    def _fitted(self, episode: Episode, budget: int, tokenize: Tokenize) -> tuple[tuple[int, ...], bool]:
+        """Return an attempt's ids within the budget, () when it cannot be shortened that far, and whether it was."""
         turns = [turn for turn in episode.turns if turn.action is not None]
-        if not turns:
-            return None
         order = middle_out(len(turns))
-        first = 0 if self.render == "obs_action" else len(turns)
+        first = len(turns) if self.render == "actions_only" else 0
         levels = range(first, len(turns) + max(0, len(turns) - 2) + 1)
 
-        def ids(level: int) -> list[int]:
-            return tokenize(self._text(turns, order, level))
+        def ids(level: int) -> tuple[int, ...]:
+            return tuple(tokenize(self._text(turns, order, level)))
 
         whole = ids(first)
-        if len(whole) <= self.max_tokens:
-            return Hint(tuple(whole), f"peer:{episode.member}")
-        at = bisect_left(levels, True, key=lambda level: len(ids(level)) <= self.max_tokens)
-        return None if at == len(levels) else Hint(tuple(ids(levels[at])), f"peer:{episode.member}", shortened=True)
-
-    def peer(self, group: EpisodeGroup, member: int) -> int | None:
-        """Return the index of the chosen peer in ``group.episodes``, or None."""
-        able = [i for i, episode in enumerate(group.episodes) if i != member and episode.outcome.success]
-        if not able:
-            return None
-        if self.pick == "first":
-            return able[0]
-        if self.pick == "shortest":
-            return min(able, key=lambda i: len(group.episodes[i].turns))
-        learner: Episode = group.episodes[member]
-        return able[derive(self.seed, "peer", group.task.id, learner.policy_version, learner.member) % len(able)]
+        if len(whole) <= budget:
+            return whole, False
+        at = bisect_left(levels, True, key=lambda level: len(ids(level)) <= budget)
+        return (() if at == len(levels) else ids(levels[at])), True
 
     def _text(self, turns: list[Turn], order: list[int], level: int) -> str:
         """Return the attempt with ``level`` things left out: first observations, then steps, from the middle."""
@@ -109,9 +143,15 @@ class PeerHint:
             parts.append(
                 form.format(
                     n=n + 1,
-                    action=turn.action,
+                    action=turn.text.strip() if self.render == "full" else turn.action,
                     observation=clip(turn.observation, self.obs_chars),
                     result=clip(turn.next_observation, self.obs_chars),
                 )
             )
         return "".join([*parts, words.closing])
+
+
+def likeness(a: Episode, b: Episode) -> float:
+    """Return how much two attempts saw of the same: |A ∩ B| / |A ∪ B| of their sets of observations, in [0, 1]."""
+    seen, other = ({turn.observation for turn in episode.turns} for episode in (a, b))
+    return len(seen & other) / len(seen | other)

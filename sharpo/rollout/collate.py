@@ -139,7 +139,8 @@ def collate(
         algorithm: says which hints are needed, the span and the base advantages.
         hints: builds the hint of an episode.
         tokenize: text to ids.
-        max_row: longest row with its hint, in tokens; an episode with a longer one loses its hint, counted.
+        max_row: longest row with its hint, in tokens; a hint is shortened to it or, when it cannot be, left out and
+            counted.
     """
     rows: list[Row] = []
     columns: dict[str, list[int]] = {
@@ -153,11 +154,12 @@ def collate(
         base.append(_checked_base(algorithm, group))
         for m, episode in enumerate(group.episodes):
             hint = None
+            plain = rows_of(episode, segment, algorithm.span)
+            room = None if max_row is None else max(0, max_row - max(map(len, plain)))
             if m in inside or algorithm.needs_teacher:
                 counts["wanted"] += 1
-                hint = hints.build(group, m, tokenize)
-            plain = rows_of(episode, segment, algorithm.span)
-            if hint is not None and max_row is not None and max(map(len, plain)) + len(hint.ids) > max_row:
+                hint = hints.build(group, m, tokenize, room)
+            if hint is not None and (not hint.ids or (room is not None and len(hint.ids) > room)):
                 counts["too_long"] += 1
                 hint = None
             if hint is not None:

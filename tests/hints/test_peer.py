@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sharpo.episode import Episode, EpisodeGroup, Outcome, Task, Turn
 from sharpo.errors import ConfigError
 from sharpo.hints.attempt import Wording, clip, middle_out
 from sharpo.hints.none import NoHint
-from sharpo.hints.peer import PeerHint
+from sharpo.hints.peer import PeerHint, likeness
 
 TASK = Task("t/1", "pick", "put a key on the table", 0)
 
@@ -53,8 +55,8 @@ def spoken():
 
 
 def test_the_first_successful_other_rollout_is_shown(spoken):
-    assert [PeerHint().peer(GROUP, i) for i in range(5)] == [1, 2, 1, 1, 1]
-    assert [PeerHint("shortest").peer(GROUP, i) for i in range(5)] == [2, 2, 4, 2, 2]
+    assert [PeerHint().peers(GROUP, i) for i in range(5)] == [(1,), (2,), (1,), (1,), (1,)]
+    assert [PeerHint("shortest").peers(GROUP, i) for i in range(5)] == [(2,), (2,), (4,), (2,), (2,)]
     hint, text = spoken(PeerHint(), GROUP, 1)
     assert (hint.source, hint.shortened) == ("peer:2", False)
     assert text.startswith("For reference, an attempt at the same task that succeeded:\nstep 1: saw: saw0 long words")
@@ -70,9 +72,9 @@ def test_no_other_success_is_no_hint():
 
 
 def test_a_random_peer_is_the_same_each_time_and_not_always_the_same_one():
-    chosen = {PeerHint("random", seed=seed).peer(GROUP, 0) for seed in range(20)}
+    chosen = {PeerHint("random", seed=seed).peers(GROUP, 0)[0] for seed in range(20)}
     assert chosen == {1, 2, 4}
-    assert len({PeerHint("random", seed=3).peer(GROUP, 0) for _ in range(5)}) == 1
+    assert len({PeerHint("random", seed=3).peers(GROUP, 0) for _ in range(5)}) == 1
 
 
 def test_turns_without_an_action_are_not_shown(spoken):
@@ -97,7 +99,22 @@ def test_too_long_drops_observations_from_the_middle_then_steps_from_the_middle(
     assert text.split() == ["act0", "left-out-2", "act3", "act4"]
     _, text = spoken(PeerHint(wording=wording, max_tokens=3), five, 0)
     assert text.split() == ["act0", "left-out-3", "act4"]
-    assert PeerHint(wording=wording, max_tokens=2).build(five, 0, words) is None
+    empty = PeerHint(wording=wording, max_tokens=2).build(five, 0, words)
+    assert (empty.ids, empty.source) == ((), "peer:1")
+    _, text = spoken(Roomy(wording=wording, limit=9), five, 0)  # the room beside the row counts like the budget
+    assert text.split() == ["act0", "act1", "act2", "act3", *_full(4)]
+    assert PeerHint(wording=wording).build(five, 0, words, 2).ids == ()
+
+
+class Roomy(PeerHint):
+    """A peer hint beside a row that leaves ``limit`` tokens."""
+
+    def __init__(self, limit, **more):
+        super().__init__(**more)
+        self.limit = limit
+
+    def build(self, group, member, tokenize, room=None):
+        return super().build(group, member, tokenize, self.limit)
 
 
 def _full(k):
@@ -112,6 +129,49 @@ def test_actions_only_and_short_observations(spoken):
     assert "saw: saw0 long ...\n" in text
 
 
+def test_full_shows_all_that_the_peer_wrote(spoken):
+    turn = episode(0, 1, True).turns[0]
+    peer = Episode(TASK, (replace(turn, text=" think first act0 "),), Outcome(True, 1.0, True, False), 0, 1)
+    _, text = spoken(PeerHint(render="full"), EpisodeGroup(TASK, (GROUP.episodes[0], peer)), 0)
+    assert "did: think first act0\n" in text
+    _, text = spoken(PeerHint(), EpisodeGroup(TASK, (GROUP.episodes[0], peer)), 0)
+    assert "did: act0\n" in text
+
+
+def test_the_closest_peer_saw_most_of_what_the_learner_saw():
+    learner = episode(0, [0, 1, 2], False)
+    others = [
+        episode(1, [7, 8], True),
+        episode(2, [1, 2, 9], True),
+        episode(3, [1], False),
+        episode(4, [2, 1, 0], True),
+    ]
+    of = EpisodeGroup(TASK, (learner, *others))
+    assert PeerHint("closest_obs").peers(of, 0) == (4,)
+    assert PeerHint("closest_obs").peers(of, 4) == (2,)
+    assert likeness(learner, others[1]) == 2 / 4
+    assert likeness(learner, others[0]) == 0
+
+
+def test_all_peers_follow_one_another_and_those_that_do_not_fit_whole_are_left_out(spoken):
+    several = group((1, False), (1, True), (3, True), (1, True))
+    wording = Wording("", "{observation} {action} ", "{action} ", "", "")
+    hint = PeerHint("all_concat", wording=wording).build(several, 0, words)
+    assert (len(hint.ids), hint.source, hint.shortened) == (5 + 15 + 5, "peer:1+2+3", False)
+    hint = PeerHint("all_concat", wording=wording, max_tokens=12).build(several, 0, words)
+    assert (len(hint.ids), hint.source, hint.shortened) == (10, "peer:1+3", True)
+    assert PeerHint("all_concat", wording=wording).build(several, 1, words).source == "peer:2+3"
+
+
+def test_without_a_peer_success_may_be_supposed(spoken):
+    alone = group((2, True), (3, False))
+    hint, text = spoken(PeerHint(fallback="outcome_label"), alone, 0)
+    assert (hint.source, text) == ("outcome", "For reference, the attempt that follows succeeds.\n\n")
+    hint, _ = spoken(PeerHint(fallback="outcome_label"), alone, 1)
+    assert hint.source == "peer:0"
+    assert PeerHint(fallback="outcome_label", max_tokens=3).build(alone, 0, words).ids == ()
+
+
 def test_clip_and_middle_out():
     assert clip("a  b\nc", None) == "a b c"
     assert clip("abcdefgh", 3) == "abc ..."
@@ -121,8 +181,9 @@ def test_clip_and_middle_out():
 
 @pytest.mark.parametrize(
     ("knobs", "field"),
-    [({"pick": "best"}, "hint.pick"), ({"render": "full"}, "hint.render"), ({"obs_chars": 0}, "hint.obs_chars"),
-     ({"max_tokens": 0}, "hint.max_tokens")],
+    [({"pick": "best"}, "hint.pick must be one of first, shortest"), ({"render": "whole"}, "hint.render"),
+     ({"obs_chars": 0}, "hint.obs_chars"), ({"max_tokens": 0}, "hint.max_tokens"),
+     ({"fallback": "skill"}, "hint.fallback must be one of none, outcome_label")],
 )  # fmt: skip
 def test_bad_settings_name_their_field(knobs, field):
     with pytest.raises(ConfigError, match=field):

@@ -33,7 +33,7 @@ class Method(Algorithm):
 class EvenHint:
     """A hint for members with an even number."""
 
-    def build(self, group, member, tokenize):
+    def build(self, group, member, tokenize, room=None):
         return Hint((5, 6), "even") if member % 2 == 0 else None
 
 

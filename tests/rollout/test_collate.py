@@ -51,7 +51,7 @@ class FixedHint:
     def __init__(self, ids=(5, 6, 7), without=()):
         self.ids, self.without = ids, without
 
-    def build(self, group, member, tokenize):
+    def build(self, group, member, tokenize, room=None):
         return None if member in self.without else Hint(tuple(self.ids), "fixed")
 
 
@@ -167,6 +167,20 @@ def test_a_row_too_long_with_its_hint_loses_the_hint_and_is_counted(groups, toy_
     assert collated.hints["too_long"] == len(lost) > 0
     assert all(len(row) + 3 > longest + 2 for row in lost)
     assert int(collated.segments.hinted.sum()) < len(collated.segments)
+
+
+def test_a_peer_that_does_not_fit_beside_its_row_is_shortened(play, toy_renderer):
+    groups = groups_of(play(1, 2, engine=ExpertEngine()))  # each is the other's peer
+    longest = max(len(row) for row in make(groups, toy_renderer, hints=NoHint()).rows)
+    wording = plain_wording()
+    whole = make(groups, toy_renderer, hints=PeerHint(wording=wording))
+    tokens = max(len(row.hint) for row in whole.rows)
+    short = make(groups, toy_renderer, hints=PeerHint(wording=wording), max_row=longest + tokens - 1)
+    assert short.hints["built"] == whole.hints["built"] == 2
+    assert (short.hints["shortened"] > 0, short.hints["too_long"]) == (True, 0)
+    assert all(len(row) + len(row.hint) < longest + tokens for row in short.rows)
+    none = make(groups, toy_renderer, hints=PeerHint(wording=wording), max_row=longest + 1)
+    assert (none.hints["built"], none.hints["too_long"]) == (0, 2)
 
 
 def test_a_hinted_share_puts_the_hint_into_the_last_members_own_rows(groups, toy_renderer):
