@@ -1,5 +1,6 @@
 """Docs are checked: every path named exists, every command composes, every Python block of the algorithm pages runs."""
 
+import importlib.util
 import re
 import shlex
 import subprocess
@@ -10,9 +11,14 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
-PATH = re.compile(r"`((?:sharpo|envs|callbacks|configs|tests|benchmarks|docs|notebooks|\.ci)/[\w./-]+|[\w-]+\.(?:py|toml))`")
+FOLDERS = r"(?:sharpo|envs|callbacks|configs|tests|benchmarks|docs|notebooks|\.ci)"
+PATH = re.compile(rf"`({FOLDERS}/[\w./-]+|[\w-]+\.(?:py|toml))`")
 LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
 COMMAND = re.compile(r"^\s*(?:\$ )?(?:\.venv/bin/)?python (train|eval)\.py(.*)$", re.MULTILINE)
+MODULE = re.compile(r"python -m (sharpo(?:\.\w+)+)")
+SCRIPT = re.compile(r"python (benchmarks/\w+\.py)")
+TARGET = re.compile(r"\bmake ([a-z]\w*)")
+HELPFUL = {"sharpo.credit_check", "sharpo.cli"}  # these answer --help; the others take train.py's settings alone
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
@@ -48,3 +54,47 @@ def test_train_commands_of_the_docs_compose(arguments: str, tmp_path: Path):
         capture_output=True, text=True, check=False, cwd=tmp_path,
     )  # fmt: skip
     assert done.returncode == 0, f"train.py {arguments}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+
+
+def named(pattern: re.Pattern[str]) -> list[str]:
+    """Everything a pattern finds in code of the pages and of the Makefile, once."""
+    texts = [page.read_text() for page in PAGES] + [(ROOT / "Makefile").read_text().replace("$(RUN)", "python")]
+    return sorted({found for text in texts for found in pattern.findall(text)})
+
+
+def code_of(page: Path) -> str:
+    """The fenced blocks and the inline code of a page."""
+    text = page.read_text()
+    fenced = re.findall(r"```\w*\n(.*?)```", text, re.DOTALL)
+    return "\n".join([*fenced, *re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))])
+
+
+@pytest.mark.parametrize("module", named(MODULE))
+def test_modules_of_the_docs_can_be_run(module: str):
+    found = importlib.util.find_spec(module)
+    assert found is not None, f"python -m {module}: there is no such module"
+    assert found.origin is not None
+    assert '__name__ == "__main__"' in Path(found.origin).read_text(), f"python -m {module} would do nothing"
+    if module in HELPFUL:
+        done = subprocess.run(
+            [sys.executable, "-m", module, "--help"], capture_output=True, text=True, check=False, cwd=ROOT
+        )
+        assert done.returncode == 0, done.stderr
+        assert len(done.stdout) > 100
+        assert done.stderr == ""
+
+
+def test_scripts_of_the_docs_exist():
+    missing = [name for name in named(SCRIPT) if not (ROOT / name).is_file()]
+    assert not missing
+
+
+def test_make_targets_of_the_docs_exist():
+    makefile = (ROOT / "Makefile").read_text()
+    targets = set(re.findall(r"^([\w-]+):", makefile, re.MULTILINE))
+    for page in PAGES:
+        unknown = set(TARGET.findall(code_of(page))) - targets
+        assert not unknown, f"{page.relative_to(ROOT)} names make {unknown}; the Makefile has {sorted(targets)}"
+    phony = re.search(r"^\.PHONY:(.*)$", makefile, re.MULTILINE)
+    assert phony
+    assert set(phony.group(1).split()) == targets - {"."}
