@@ -30,7 +30,7 @@ class Imitation(Algorithm):
     """
 
     context_weight: float = 0.5
-    hinted_share: float = 0.5  # pyright: ignore[reportIncompatibleMethodOverride]
+    hinted_share: float = 0.375  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def __post_init__(self) -> None:
         if not self.context_weight >= 0:

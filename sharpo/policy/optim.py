@@ -95,3 +95,34 @@ class MuonAdamW(torch.optim.Optimizer):
         """Load groups and state; both parts see them."""
         super().load_state_dict(state_dict)
         self._share()
+
+
+def linear_schedule(
+    optimizer: torch.optim.Optimizer, total_updates: int, warmup: int = 0, floor: float = 0.05
+) -> torch.optim.lr_scheduler.LambdaLR:
+    """Return a schedule of every group's rate: up in a line over ``warmup`` updates, then down in a line to ``floor``.
+
+    Args:
+        optimizer: whose rates are the peaks.
+        total_updates: updates after which the rate stays at ``floor`` of its peak.
+        warmup: updates of the rise.
+        floor: last share of the peak.
+
+    Raises:
+        ConfigError: when ``warmup`` is not below ``total_updates``.
+
+    Example:
+        >>> parameter = torch.nn.Parameter(torch.zeros(1))
+        >>> schedule = linear_schedule(torch.optim.SGD([parameter], lr=1.0), total_updates=10, warmup=2, floor=0.0)
+        >>> [round(schedule.lr_lambdas[0](n), 3) for n in (0, 1, 2, 6, 10, 99)]
+        [0.5, 1.0, 1.0, 0.5, 0.0, 0.0]
+    """
+    if not 0 <= warmup < total_updates:
+        raise ConfigError(f"schedule.warmup={warmup} must be at least 0 and below total_updates={total_updates}")
+
+    def share(done: int) -> float:
+        rise = min(1.0, (done + 1) / warmup) if warmup else 1.0
+        fall = 1.0 - max(0, done - warmup) / (total_updates - warmup)
+        return min(rise, max(floor, fall))
+
+    return torch.optim.lr_scheduler.LambdaLR(optimizer, share)

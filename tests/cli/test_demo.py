@@ -1,0 +1,43 @@
+"""The demo's table comes from the run's own CSV, and its warm start is reused."""
+
+import csv
+
+from rich.console import Console
+from sharpo.callbacks.curve import FIELDS
+
+from sharpo import demo
+
+
+def write(path, rows):
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(FIELDS)
+        writer.writerows(rows)
+
+
+def test_the_table_shows_the_first_and_the_last_validation(tmp_path):
+    rows = [
+        (iteration, 0, panel, family, 0, 0, 0, won, 10)
+        for iteration, won in ((0, 2), (5, 4), (20, 7))
+        for panel in ("val", "greedy")
+        for family in ("pick", "all")
+    ]
+    write(tmp_path / "curve.csv", rows)
+    first, before, last, after = demo.read_counts(tmp_path / "curve.csv")
+    assert (first, last) == (0, 20)
+    assert before["val", "all"] == (2, 10)
+    assert after["greedy", "pick"] == (7, 10)
+    console = Console(width=200, record=True)
+    console.print(demo.table(tmp_path / "curve.csv"))
+    text = console.export_text()
+    for wanted in ("temperature 1: before", "greedy: before", "0.20 [0.06, 0.51] (10)", "0.70 [0.40, 0.89] (10)"):
+        assert wanted in text
+
+
+def test_a_failed_stage_ends_the_demo_with_its_code(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    try:
+        demo.train("experiment=household_dmo")
+    except SystemExit as stop:
+        assert stop.code == 2
+    assert "household_demo" in capfd.readouterr().err
