@@ -2,6 +2,7 @@
 
 import csv
 
+import pytest
 from rich.console import Console
 from sharpo.callbacks.curve import FIELDS
 
@@ -36,8 +37,7 @@ def test_the_table_shows_the_first_and_the_last_validation(tmp_path):
 
 def test_a_failed_stage_ends_the_demo_with_its_code(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
-    try:
+    with pytest.raises(SystemExit) as stop:
         demo.train("experiment=household_dmo")
-    except SystemExit as stop:
-        assert stop.code == 2
+    assert stop.value.code == 2
     assert "household_demo" in capfd.readouterr().err
