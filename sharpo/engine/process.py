@@ -7,6 +7,7 @@ import importlib.util
 import logging
 import os
 import random
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -39,7 +40,9 @@ def undisturbed(environment: Mapping[str, str]) -> Iterator[None]:
     set_num_threads, threads, dtype = torch.set_num_threads, torch.get_num_threads(), torch.get_default_dtype()
     os.environ.update(environment)
     try:
-        with kept_random_state():
+        with kept_random_state(), warnings.catch_warnings():
+            # vLLM looks at every name of torch.distributed
+            warnings.filterwarnings("ignore", "`torch.distributed.reduce_op` is deprecated", FutureWarning)
             yield
     finally:
         for name, value in saved.items():
@@ -66,9 +69,16 @@ class Hush(logging.Filter):
         return not str(record.msg).startswith(self.beginnings)
 
 
-def hush(logger: str, beginnings: Sequence[str]) -> None:
-    """Drop known chatter from everything that reaches a logger's handlers."""
-    for handler in logging.getLogger(logger).handlers:
+def hush(logger: str, beginnings: Sequence[str], level: str) -> None:
+    """Show what a logger says from ``level`` on, on stderr, without known chatter."""
+    target = logging.getLogger(logger)
+    if not target.handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter(f"{logger}: %(levelname)s %(message)s"))
+        target.addHandler(handler)
+        target.setLevel(level)
+        target.propagate = False
+    for handler in target.handlers:
         if not any(isinstance(known, Hush) for known in handler.filters):
             handler.addFilter(Hush(beginnings))
 

@@ -21,7 +21,8 @@ _CHATTER = (  # what vLLM says about every small model on a CPU; anything else i
     "%s is not found in LD_PRELOAD",
     "Enforce eager set",
     "Inductor compilation was disabled",
-    "Triton is not installed",
+    "Triton is",  # installed without a CPU backend, or not at all
+    "Model Runner V2 requires Triton",
     "Passing raw prompts",
     "Using None for EOS",
     "Kernel ",
@@ -36,7 +37,7 @@ class VllmEngine:
     """A vLLM engine of one process; under several ranks each rank has its own.
 
     vLLM starts at the first :meth:`load_weights`, after the trainer has set up its process group, which it then shares.
-    It reads its settings from the environment: starting sets ``VLLM_ENABLE_V1_MULTIPROCESSING=0`` and, on a CPU,
+    Starting sets ``VLLM_ENABLE_V1_MULTIPROCESSING`` and ``VLLM_CONFIGURE_LOGGING`` to 0 and, on a CPU,
     ``VLLM_CPU_KVCACHE_SPACE``, ``VLLM_CPU_OMP_THREADS_BIND=nobind`` and ``VLLM_CPU_CI_ENV=1``, and leaves them set.
     Weights come only through :meth:`load_weights`, tied heads included: the head is untied inside, since vLLM keeps a
     packed copy of it that a reload would not refresh. The seeds are those of the requests.
@@ -143,9 +144,7 @@ class VllmEngine:
         if version < 0:
             raise EngineError(f"version={version}: versions of published weights begin at 0")
         if self._in_flight:
-            raise EngineError(
-                f"{len(self._in_flight)} requests are in flight: finish them before new weights are loaded"
-            )
+            raise EngineError(f"{len(self._in_flight)} requests are in flight: finish them before loading new weights")
         engine = self._engine or self._start()
         if self.sleeps and engine.is_sleeping():
             engine.wake_up()
@@ -215,7 +214,8 @@ class VllmEngine:
             )
         self._shares_world = torch.distributed.is_initialized()
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
-        os.environ.setdefault("VLLM_LOGGING_LEVEL", "INFO" if os.environ.get("SHARPO_DEBUG") else "WARNING")
+        os.environ.setdefault("VLLM_CONFIGURE_LOGGING", "0")  # its own handlers would come too late to be filtered
+        hush("vllm", _CHATTER, "INFO" if os.environ.get("SHARPO_DEBUG") else "WARNING")
         if not self._on_gpu:
             os.environ["VLLM_CPU_KVCACHE_SPACE"] = str(self._kv_cache_gib)
             os.environ["VLLM_CPU_OMP_THREADS_BIND"] = "nobind"
@@ -224,7 +224,6 @@ class VllmEngine:
             from vllm import EngineArgs, LLMEngine
         except (ImportError, RuntimeError) as error:
             raise EngineError(f"vLLM cannot be imported ({error}): {torchvision_hint()}{_REMEDY}") from error
-        hush("vllm", _CHATTER)
         arguments = EngineArgs(
             **self._settings,
             distributed_executor_backend="external_launcher" if world > 1 else None,

@@ -66,3 +66,19 @@ def test_engines_follow_each_other_in_one_process(
         engine.close()
         assert engine.version == -1
     assert torch.equal(torch.rand(3), expected_draw)
+
+
+def test_known_chatter_is_dropped_and_the_rest_is_shown_once(capsys):
+    import logging
+
+    from sharpo.engine.process import hush
+
+    guest = logging.getLogger("sharpo_test_guest")
+    for _ in range(2):
+        hush("sharpo_test_guest", ("Known chatter",), "WARNING")
+    inner = logging.getLogger("sharpo_test_guest.inner")
+    inner.warning("Known chatter about %s", "kernels")
+    inner.info("too quiet")
+    inner.warning("the cache is full")
+    guest.handlers.clear()
+    assert capsys.readouterr().err == "sharpo_test_guest: WARNING the cache is full\n"
