@@ -136,6 +136,7 @@ class Parts:
             build(cfg.optimizer, "optimizer", partial=True),
             None if cfg.schedule is None else build(cfg.schedule, "schedule", partial=True),
             temperature=cfg.temperature,
+            teacher=cfg.teacher,
             gate=None if cfg.gate is None else build(cfg.gate, "gate"),
         )
         module.save_hyperparameters(self.plain)
@@ -196,7 +197,7 @@ def hush() -> None:
 def train(cfg: DictConfig) -> float | None:
     """Validate, fit and return the swept metric (``swept``), None when it was never logged."""
     parts = Parts(cfg)
-    if cfg.plan:
+    if cfg.get("plan"):
         print(plan.describe(parts.plain, parts.env, parts.run))  # noqa: T201
         return None
     hush()

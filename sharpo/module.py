@@ -18,6 +18,7 @@ from sharpo.batch import Batch, Scores
 from sharpo.errors import ConfigError, DataError, SharpoError
 from sharpo.policy.causal_lm import CausalPolicy
 from sharpo.policy.parallel import shard
+from sharpo.policy.teacher import TeacherWeights, refuse_other_teacher
 
 
 class SharpoModule(lightning.LightningModule):
@@ -29,6 +30,7 @@ class SharpoModule(lightning.LightningModule):
         optimizer: takes named parameters.
         schedule: takes the optimizer; stepped once per update; None = constant learning rate.
         temperature: of sampling, of every scoring pass and of the update.
+        teacher: whose weights it has: ``shared``, ``frozen``, ``stale(N)``, ``ema(D)`` (:mod:`sharpo.policy.teacher`).
         gate: compares engine and trainer log-probabilities at every scoring; None = no comparison.
         max_skipped: this many updates in a row with a gradient that is not finite stop the run.
     """
@@ -41,6 +43,7 @@ class SharpoModule(lightning.LightningModule):
         schedule: Callable[[Optimizer], LRScheduler] | None = None,
         *,
         temperature: float = 1.0,
+        teacher: str = "shared",
         gate: scoring.Gate | None = None,
         max_skipped: int = 3,
     ) -> None:
@@ -52,6 +55,8 @@ class SharpoModule(lightning.LightningModule):
         self.make_schedule = schedule
         self.algorithm = algorithm
         self.temperature = temperature
+        self.teacher_weights = TeacherWeights.parse(teacher)
+        self.teacher: CausalPolicy | None = None  # a copy that follows the policy, in the checkpoint
         self.gate = gate
         self.max_skipped = max_skipped
         self.policy_version = 0
@@ -67,14 +72,21 @@ class SharpoModule(lightning.LightningModule):
         policy = self.make_policy()
         self.parameter_shapes = {name: list(parameter.shape) for name, parameter in policy.named_parameters()}
         self.policy = shard(policy.train(), self.device_mesh)
-        if self.algorithm.needs_reference:  # made after the policy is sharded: one whole model at a time
-            reference = self.make_policy().requires_grad_(False).eval()
-            self._frozen = (shard(reference, self.device_mesh),)
+        teacher = self.teacher_weights if self.algorithm.needs_teacher else TeacherWeights("shared")
+        if self.algorithm.needs_reference or teacher.kind == "frozen":
+            self._frozen = (self._copy(),)
+        if teacher.follows:
+            self.teacher = self._copy().train()  # in the mode of the policy
         resumed_from = getattr(self.trainer, "ckpt_path", None)
         if self.device_mesh is not None and resumed_from and Path(resumed_from).is_file():
             # a sharded strategy loads straight into the weights, before on_load_checkpoint can compare
             saved = torch.load(resumed_from, map_location="cpu", mmap=True, weights_only=True)
             refuse_other_model(saved["sharpo"]["parameter_shapes"], self.parameter_shapes)
+            refuse_other_teacher(saved["sharpo"]["keeps_teacher"], self.teacher)
+
+    def _copy(self) -> CausalPolicy:
+        """Return the initial policy without gradients; made when the policy is sharded: one whole model at a time."""
+        return shard(self.make_policy().requires_grad_(False).eval(), self.device_mesh)
 
     def configure_optimizers(self) -> Any:
         """Finish the optimizer and schedule partials; the schedule counts updates."""
@@ -97,6 +109,8 @@ class SharpoModule(lightning.LightningModule):
                 f"{self.policy_version}: collect again before the update"
             )
         reference = self._frozen[0].to(self.device) if self._frozen else None
+        if self.teacher is not None:
+            self.teacher_weights.follow(self.teacher, self.policy, self.policy_version)
         with self.trainer.precision_plugin.forward_context():
             metrics = scoring.score(
                 buffer,
@@ -104,6 +118,7 @@ class SharpoModule(lightning.LightningModule):
                 self.algorithm,
                 temperature=self.temperature,
                 device=self.device,
+                teacher=reference if self.teacher_weights.kind == "frozen" else self.teacher,
                 reference=reference,
                 gate=self.gate,
                 lockstep=self.device_mesh is not None,
@@ -173,6 +188,7 @@ class SharpoModule(lightning.LightningModule):
             "policy_version": self.policy_version,
             "skipped_in_a_row": self._skipped_in_a_row,
             "parameter_shapes": self.parameter_shapes,
+            "keeps_teacher": self.teacher is not None,
         }
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
@@ -185,6 +201,7 @@ class SharpoModule(lightning.LightningModule):
         if saved is None:
             raise DataError("the checkpoint was not written by this program: it holds no policy version")
         refuse_other_model(saved["parameter_shapes"], self.parameter_shapes)
+        refuse_other_teacher(saved["keeps_teacher"], self.teacher)
         self.policy_version = int(saved["policy_version"])
         self._skipped_in_a_row = int(saved["skipped_in_a_row"])
 

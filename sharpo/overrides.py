@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import pkgutil
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from typing import Any
@@ -49,8 +50,24 @@ def split(arguments: Sequence[str], groups: Mapping[str, list[str]]) -> tuple[li
     return chosen, values
 
 
+HYDRA_FUNCTIONS = ("bool", "choice", "float", "glob", "int", "interval", "range", "shuffle", "sort", "str", "tag")
+_CALL = re.compile(r"(\w+)\([\w.]*\)")
+
+
+def quoted(setting: str) -> str:
+    """Return ``key='name(N)'`` for ``key=name(N)``, which Hydra would take for a function of its own.
+
+    Example:
+        >>> quoted("algorithm.lambda_schedule=linear_to_zero(50)")
+        "algorithm.lambda_schedule='linear_to_zero(50)'"
+    """
+    key, equals, value = setting.partition("=")
+    called = _CALL.fullmatch(value)
+    return f"{key}{equals}'{value}'" if called and called.group(1) not in HYDRA_FUNCTIONS else setting
+
+
 def repaired(composed: Mapping[str, Any], values: Iterable[str]) -> list[str]:
-    """Return the settings with ``++`` before those that a part takes although its yaml leaves them at their default.
+    """Return the settings as Hydra reads them: ``name(N)`` in quotes, ``++`` before what a yaml leaves at its default.
 
     Args:
         composed: the configuration of the chosen groups, as plain values.
@@ -60,7 +77,7 @@ def repaired(composed: Mapping[str, Any], values: Iterable[str]) -> list[str]:
         ConfigError: for a knob that nothing takes, with close matches.
     """
     out = []
-    for setting in values:
+    for setting in map(quoted, values):
         key = setting.partition("=")[0]
         if key[0] in "+~" or key.startswith("hydra."):
             out.append(setting)
@@ -96,8 +113,8 @@ def takes(target: str, name: str) -> bool:
     """Say whether a target's constructor takes a parameter.
 
     Example:
-        >>> takes("sharpo.errors.ConfigError", "lam")
-        False
+        >>> takes("sharpo.episode.Task", "family"), takes("sharpo.episode.Task", "lam")
+        (True, False)
     """
     return name in parameters(target)
 

@@ -57,6 +57,7 @@ def score(
     *,
     temperature: float,
     device: torch.device | str,
+    teacher: Policy | None = None,
     reference: Policy | None = None,
     gate: Gate | None = None,
     lockstep: bool = False,
@@ -65,10 +66,11 @@ def score(
 
     Args:
         buffer: rollouts of one iteration; receives scores, the scored table and the advantages.
-        policy: the student; the teacher is the same callable on the hinted ids.
+        policy: the student.
         algorithm: decides which passes are needed and turns the table into credit.
         temperature: of all passes, the one the rollouts were sampled at.
         device: where the passes run.
+        teacher: scores the hinted ids; None = the student does.
         reference: the frozen initial policy, when the algorithm needs it.
         gate: compares engine and trainer log-probabilities.
         lockstep: every pass is a collective (sharded weights): all ranks make the same number of passes.
@@ -83,7 +85,7 @@ def score(
     teach = _rows_to_teach(batches, buffer.segments, algorithm)
     if algorithm.needs_scores:
         run = _runner(temperature, device, lockstep)
-        scores = _passes(batches, teach, run, policy, reference, algorithm)
+        scores = _passes(batches, teach, run, policy, teacher, reference, algorithm)
     else:
         scores = [Scores(torch.full(batch.token_ids.shape, torch.nan)) for batch in batches]
     metrics = _pass_gate(batches, scores, gate, device) if algorithm.needs_scores else {}
@@ -156,27 +158,31 @@ def _rows_to_teach(batches: list[Batch], segments: Segments, algorithm: Algorith
 def _passes(
     batches: list[Batch],
     teach: list[Tensor],
-    run: Callable[[Policy, list[_Job]], list[Tensor]],
+    run: Callable[[Policy, list[_Job], _Job], list[Tensor]],
     policy: Policy,
+    teacher: Policy | None,
     reference: Policy | None,
     algorithm: Algorithm,
 ) -> list[Scores]:
     """Run all passes of one set of weights before those of another, so that sharded ranks stay together."""
     student = [(batch.token_ids, batch.attention, batch.action_mask) for batch in batches]
     hinted = {i: _teacher_job(batches[i], rows) for i, rows in enumerate(teach) if rows.any()}
-    logp = run(policy, [*student, *hinted.values()])
+    if teacher is None:
+        logp = run(policy, [*student, *hinted.values()], student[0])
+    else:
+        logp = run(policy, student, student[0]) + run(teacher, list(hinted.values()), student[0])
     old, taught = logp[: len(batches)], dict(zip(hinted, logp[len(batches) :], strict=True))
     frozen: list[Tensor] | None = None
     if algorithm.needs_reference:
         if reference is None:
             raise ConfigError("the algorithm has a KL term but no reference policy was built: set reference=true")
-        frozen = run(reference, student)
+        frozen = run(reference, student, student[0])
     scores = []
     for i, old_logp in enumerate(old):
-        teacher = torch.full_like(old_logp, torch.nan) if algorithm.needs_teacher else None
-        if teacher is not None and i in taught:
-            teacher[teach[i]] = taught[i][:, -old_logp.shape[1] :]
-        scores.append(Scores(old_logp, teacher, None if frozen is None else frozen[i]))
+        hindsight = torch.full_like(old_logp, torch.nan) if algorithm.needs_teacher else None
+        if hindsight is not None and i in taught:
+            hindsight[teach[i]] = taught[i][:, -old_logp.shape[1] :]
+        scores.append(Scores(old_logp, hindsight, None if frozen is None else frozen[i]))
     return scores
 
 
@@ -191,11 +197,11 @@ def _teacher_job(batch: Batch, rows: Tensor) -> _Job:
 
 
 def _runner(temperature: float, device: torch.device | str, lockstep: bool) -> Callable[..., list[Tensor]]:
-    def run(scorer: Policy, jobs: list[_Job]) -> list[Tensor]:
+    def run(scorer: Policy, jobs: list[_Job], filler: _Job) -> list[Tensor]:
         most = torch.tensor(len(jobs), device=device)
         if lockstep:  # agree before the first pass: with sharded weights every pass is a collective of its own
             distributed.all_reduce(most, op=distributed.ReduceOp.MAX)
-        padded = [*jobs, *([tuple(x[:1] for x in jobs[0])] * (int(most) - len(jobs)))]
+        padded = [*jobs, *([tuple(x[:1] for x in filler)] * (int(most) - len(jobs)))]
         logp = [
             scorer(ids.to(device), attention.to(device), mask.to(device), temperature).logp.float().cpu()
             for ids, attention, mask in padded

@@ -71,7 +71,7 @@ class CausalPolicy(nn.Module):
         *,
         dtype: str = "float32",
         init: Literal["pretrained", "random"] = "pretrained",
-        chunk_tokens: int = 4096,
+        chunk_tokens: int = 1024,
         gradient_checkpointing: bool = False,
         attention: str = "sdpa",
         seed: int = 0,

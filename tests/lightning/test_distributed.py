@@ -24,12 +24,12 @@ def launch(program, *arguments, seconds=240):
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("strategy", ["ddp", "fsdp2"])
-def test_two_processes_reach_the_weights_of_one(fit, small, tmp_path, strategy):
-    one, module, _ = fit(*ONE_UPDATE, "data.sizes.micro_rows=16")
+@pytest.mark.parametrize(("strategy", "teacher"), [("ddp", "ema(0.5)"), ("fsdp2", "shared"), ("fsdp2", "ema(0.5)")])
+def test_two_processes_reach_the_weights_of_one(fit, small, tmp_path, strategy, teacher):
+    one, module, _ = fit(*ONE_UPDATE, "data.sizes.micro_rows=16", f"teacher={teacher}")
     two = launch(
         HERE / "processes.py", tmp_path, *small, *ONE_UPDATE, f"strategy={strategy}", "trainer.devices=2",
-        "data.sizes.micro_rows=8", f"paths.root={tmp_path}",
+        f"teacher={teacher}", "data.sizes.micro_rows=8", f"paths.root={tmp_path}",
     )  # fmt: skip
     assert two.returncode == 0, two.stderr[-3000:]
     result = torch.load(tmp_path / "result.pt")
