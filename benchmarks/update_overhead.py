@@ -45,7 +45,7 @@ class Clock(lightning.Callback):
         pl_module.policy_version = 0
         self.begun = time.perf_counter()
 
-    def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:  # noqa: ARG002
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:  # noqa: ARG002
         """Stop after the last update."""
         if trainer.is_last_batch:
             self.seconds.append(time.perf_counter() - self.begun)
