@@ -70,3 +70,12 @@ def find_checkpoint(wanted: str | None, runs: Path) -> str | None:
     if not Path(wanted).exists():
         raise DataError(f"ckpt={wanted}: there is no such file")
     return wanted
+
+
+def logged_run(checkpoint: str | None) -> dict[str, str]:
+    """Return what makes Weights & Biases continue the run that wrote a checkpoint; {} when it logged to none."""
+    if checkpoint is None or not Path(checkpoint).is_file():
+        return {}
+    saved = torch.load(checkpoint, map_location="cpu", mmap=True, weights_only=True)
+    run = saved.get("callbacks", {}).get("ResumeState", {}).get("wandb_id")
+    return {} if run is None else {"id": run}

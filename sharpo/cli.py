@@ -24,7 +24,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from sharpo import overrides, plan, stats
-from sharpo.checks import check_choices, find_checkpoint
+from sharpo.checks import check_choices, find_checkpoint, logged_run
 from sharpo.errors import ConfigError, DataError, SharpoError
 
 CONFIGS = "sharpo.configs"
@@ -163,13 +163,20 @@ class Parts:
             seed=cfg.seed,
         )
 
-    def trainer(self) -> lightning.Trainer:
-        """Build the trainer with the settings that one collection per epoch needs."""
+    def trainer(self, resumed: str | None = None) -> lightning.Trainer:
+        """Build the trainer with the settings that one collection per epoch needs.
+
+        Args:
+            resumed: the checkpoint that training goes on from.
+        """
         cfg = self.cfg
         callbacks = [build(node, f"callbacks.{name}") for name, node in cfg.callbacks.items() if node is not None]
         if cfg.validate_first and self.panels:
             callbacks.append(build({"_target_": "sharpo.callbacks.validate_first.ValidateFirst"}, "validate_first"))
-        loggers = [build(node, f"logger.{name}") for name, node in cfg.logger.items() if node is not None]
+        same = {"wandb": logged_run(resumed)} if "wandb" in cfg.logger else {}
+        loggers = [
+            build(node, f"logger.{name}", **same.get(name, {})) for name, node in cfg.logger.items() if node is not None
+        ]
         strategy = build(cfg.strategy, "strategy") if "_target_" in cfg.strategy else cfg.strategy.name
         none: dict[str, Any] = {} if self.panels else {"limit_val_batches": 0}
         return build(
@@ -204,7 +211,7 @@ def train(cfg: DictConfig) -> float | None:
     lightning.seed_everything(cfg.seed, workers=True, verbose=False)
     checkpoint = find_checkpoint(cfg.ckpt, parts.run.parent)
     module, data = parts.module(), parts.data()
-    trainer = parts.trainer()
+    trainer = parts.trainer(checkpoint)
     if trainer.is_global_zero:
         parts.run.mkdir(parents=True, exist_ok=True)
         (parts.run / "config.yaml").write_text(OmegaConf.to_yaml(cfg), encoding="utf-8")
