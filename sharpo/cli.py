@@ -173,7 +173,7 @@ class Parts:
         callbacks = [build(node, f"callbacks.{name}") for name, node in cfg.callbacks.items() if node is not None]
         if cfg.validate_first and self.panels:
             callbacks.append(build({"_target_": "sharpo.callbacks.validate_first.ValidateFirst"}, "validate_first"))
-        same = {"wandb": logged_run(resumed)} if "wandb" in cfg.logger else {}
+        same: dict[str, Any] = {"wandb": logged_run(resumed)} if "wandb" in cfg.logger else {}
         loggers = [
             build(node, f"logger.{name}", **same.get(name, {})) for name, node in cfg.logger.items() if node is not None
         ]

@@ -6,6 +6,7 @@ Run: ``make demo`` or ``python -m sharpo.demo [train.py overrides]``.
 from __future__ import annotations
 
 import csv
+import os
 import subprocess
 import sys
 import time
@@ -18,7 +19,7 @@ from rich.table import Table
 
 from sharpo.stats import wilson
 
-RUNS = Path("runs")
+RUNS = Path(os.environ.get("SHARPO_RUNS", "runs"))  # as in configs/paths
 WARM = RUNS / "models" / "household_warmstart"
 PANELS = {"val": "temperature 1", "greedy": "greedy"}
 Counts = Mapping[tuple[str, str], tuple[int, int]]  # (panel, family) -> (successes, episodes)
