@@ -6,6 +6,7 @@ Run: ``python benchmarks/update_overhead.py [train.py overrides]``.
 from __future__ import annotations
 
 import time
+import warnings
 from typing import Any
 
 import lightning
@@ -95,6 +96,7 @@ def run(cfg: Any) -> None:
         bare.append(time.perf_counter() - begun)
 
     cli.hush()
+    warnings.filterwarnings("ignore", "You defined a `validation_step`")  # the panels are not part of this
     clock = Clock()
     module = parts.module()
     trainer = lightning.Trainer(
