@@ -64,7 +64,9 @@ class Game:
         self._library.owner = self
         self._sas = self._state.sas.encode()
         self._state.sas = self._state.sas_replan = ""
-        infos = {var.name: EntityInfo(var.name, var.type) for fact in self._state.facts for var in fact.arguments}
+        infos: dict[str, Any] = {
+            var.name: EntityInfo(var.name, var.type) for fact in self._state.facts for var in fact.arguments
+        }
         names = tw_parts.names(list(infos))
         for key, info in infos.items():
             info.name, info.definite, info.indefinite = names[key], "the", "a"

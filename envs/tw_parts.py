@@ -44,7 +44,7 @@ class Library:
     def __init__(self) -> None:
         import fast_downward
 
-        self.lib = fast_downward.load_lib()
+        self.lib: Any = fast_downward.load_lib()
         self.lib.load_sas_replan = lambda _: None  # only the planner reads it, and the planner is never called
         self.owner: Game | None = None
 

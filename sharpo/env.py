@@ -26,7 +26,7 @@ class FreeText(Space[str]):
     def __init__(self, seed: int | None = None) -> None:
         super().__init__(shape=None, dtype=None, seed=seed)
 
-    def sample(self, mask: Any = None, probability: Any = None) -> str:
+    def sample(self, mask: Any = None, probability: Any = None) -> str:  # noqa: ARG002 - Gymnasium's signature
         """Return a short random string of letters (only Gymnasium's checker asks for one)."""
         return "".join(chr(97 + int(self.np_random.integers(26))) for _ in range(8))
 

@@ -108,7 +108,7 @@ def over_ranks(metrics: Mapping[str, float], device: torch.device | str) -> dict
     A rank without data (NaN) does not count; NaN stays where no rank has data. A collective: the names are the same on
     every rank.
     """
-    if not distributed.is_initialized() or not metrics:
+    if not distributed.is_initialized() or distributed.get_world_size() == 1 or not metrics:
         return dict(metrics)
     mine = torch.tensor(list(metrics.values()), dtype=torch.float32, device=device)
     every = [torch.empty_like(mine) for _ in range(distributed.get_world_size())]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -55,8 +56,9 @@ class Segments:
 
     def to(self, device: torch.device | str) -> Segments:
         """Return the table on another device."""
-        moved = {f.name: getattr(self, f.name) for f in fields(self)}
-        return Segments(**{name: None if x is None else x.to(device) for name, x in moved.items()})
+        columns = {f.name: getattr(self, f.name) for f in fields(self)}
+        moved: dict[str, Any] = {name: None if x is None else x.to(device) for name, x in columns.items()}
+        return Segments(**moved)
 
     def scored(self, student_logp: Tensor, teacher_logp: Tensor | None) -> Segments:
         """Return the table with its log-probability sums."""

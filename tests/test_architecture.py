@@ -116,7 +116,8 @@ def test_the_module_knows_no_algorithm_environment_or_engine():
 
 def test_the_wheel_owns_one_name_and_carries_its_data(tmp_path: Path):
     subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(tmp_path), str(ROOT)],
+        [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(tmp_path),
+         str(ROOT)],
         check=True,
     )  # fmt: skip
     listing = subprocess.run(
