@@ -16,7 +16,7 @@ test: lint  ## every test: unit, contract, integration (vLLM on CPU included)
 lint: setup  ## ruff and pyright
 	@$(RUN) -m ruff check .
 	@$(RUN) -m ruff format --check .
-	@$(RUN) -m pyright
+	@$(RUN) -m pyright --pythonpath $(RUN)
 
 smollm2:  ## prepare SmolLM2-135M-Instruct for experiment=household_smollm2
 	@$(PYTHON) bootstrap.py smollm2

@@ -108,7 +108,7 @@ def main() -> None:
     clock = time.perf_counter()
     require_textworld()
     print(f"import of TextWorld: {time.perf_counter() - clock:.1f} s")
-    tiny = Household(receptacles=6, objects=4, object_types=TINY, max_turns=12)
+    tiny = Household(receptacles=5, objects=3, object_types=TINY, max_turns=16)
     clock = time.process_time()
     tasks = [tiny.task("val", index) for index in range(options.games)]
     print(f"task: {1e3 * (time.process_time() - clock) / len(tasks):.2f} ms")

@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 from sharpo.errors import ConfigError
 from sharpo.policy.folder import write_folder
 
+RECIPE = 2  # part of a folder's name: counts up when the same description gives other weights or another tokenizer
 SPECIAL_TOKENS = ("<|pad|>", "<|unk|>", "<|obs|>", "<|act|>", "<|end|>")
 PAD, UNKNOWN, OBSERVATION, ACT, END = SPECIAL_TOKENS
 HEAD_WIDTHS = (32, 64, 80, 96, 112, 128)
@@ -76,6 +77,27 @@ def word_tokenizer(lexicon: Iterable[str]) -> Any:
     return tokenizer
 
 
+def compose_phrases(embedding: Any, vocabulary: Mapping[str, int], share: float = 0.75) -> None:
+    """Let a phrase begin near its words: e ← √share · Σ_w e_w / √n + √(1 − share) · e, which keeps the variance.
+
+    ``mug 1`` then starts out like ``mug``, so that a model need not learn from games which object a task names.
+
+    Args:
+        embedding: (V, D) weights, changed in place.
+        vocabulary: token to row.
+        share: share of a phrase's variance that comes from its words, in [0, 1].
+    """
+    import torch
+
+    with torch.no_grad():
+        before = embedding.clone()
+        for token, row in vocabulary.items():
+            words = [vocabulary[word] for word in re.findall(rf"{_WORD}|[^\w\s]", token) if word in vocabulary]
+            if len(words) > 1 and token not in SPECIAL_TOKENS:
+                composed = before[words].sum(0) / len(words) ** 0.5
+                embedding[row] = share**0.5 * composed + (1 - share) ** 0.5 * before[row]
+
+
 @dataclass(frozen=True, slots=True)
 class TinyModel:
     """Describes a Llama model to build from scratch; :meth:`prepare` builds it once and returns its folder.
@@ -110,7 +132,9 @@ class TinyModel:
         """Build the folder (weights, config, tokenizer, chat template) unless it is there; return its path."""
         words = _pieces(lexicon())
         shape = {key: value for key, value in asdict(self).items() if key != "folder"}
-        digest = hashlib.sha256(json.dumps([shape, words, CHAT_TEMPLATE], sort_keys=True).encode()).hexdigest()[:12]
+        digest = hashlib.sha256(json.dumps([shape, words, CHAT_TEMPLATE, RECIPE], sort_keys=True).encode()).hexdigest()[
+            :12
+        ]
         target = Path(self.folder) / f"tiny-{digest}"
         if (target / "model.safetensors").is_file():
             return str(target)
@@ -157,4 +181,6 @@ class TinyModel:
         )
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
-            write_folder(folder, config, LlamaForCausalLM(config).state_dict())
+            model = LlamaForCausalLM(config)
+            compose_phrases(model.get_input_embeddings().weight, tokenizer.get_vocab())
+            write_folder(folder, config, model.state_dict())

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from sharpo.errors import ConfigError
-from sharpo.policy.tiny import TinyModel
+from sharpo.policy.tiny import TinyModel, compose_phrases
 
 
 @pytest.fixture(scope="module")
@@ -70,3 +71,17 @@ def test_built_once_for_the_same_words_and_shape(built, lexicon):
 def test_refuses_a_head_that_the_engine_cannot_run(tmp_path):
     with pytest.raises(ConfigError, match="width / heads"):
         TinyModel(str(tmp_path), width=100, heads=4)
+
+
+def test_a_phrase_begins_near_its_words_and_keeps_its_variance():
+    generator = torch.Generator().manual_seed(0)
+    words = {"mug": 0, "1": 1, "cabinet": 2, "mug 1": 3, "cabinet 1": 4, "<|act|>": 5}
+    before = torch.randn(6, 4096, generator=generator)
+    after = before.clone()
+    compose_phrases(after, words, share=0.75)
+    assert torch.equal(after[:3], before[:3])
+    assert torch.equal(after[5], before[5])
+    cosine = torch.nn.functional.cosine_similarity
+    assert cosine(after[3], after[0], dim=0) == pytest.approx((0.75 / 2) ** 0.5, abs=0.05)
+    assert abs(float(cosine(after[3], after[2], dim=0))) < 0.05
+    assert float(after[3:5].var()) == pytest.approx(1.0, abs=0.05)
