@@ -51,7 +51,7 @@ def build(folder: str | Path) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Build the folder named on the command line, ``runs/models/smollm2-135m-instruct`` by default, and print its path."""
+    """Build the folder named on the command line, by default the one that ``model=smollm2`` reads; print its path."""
     try:
         sys.stdout.write(build(arguments[0] if arguments else DEFAULT) + "\n")
     except SharpoError as error:
