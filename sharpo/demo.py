@@ -78,6 +78,9 @@ def train(*arguments: str) -> None:
 
 def main(arguments: list[str]) -> None:
     """Warm-start once, train, show."""
+    if {"-h", "--help"} & set(arguments):
+        print(__doc__)  # noqa: T201
+        return
     console = Console()
     begun = time.monotonic()
     if (WARM / "config.json").is_file():

@@ -41,3 +41,10 @@ def test_a_failed_stage_ends_the_demo_with_its_code(tmp_path, monkeypatch, capfd
         demo.train("experiment=household_dmo")
     assert stop.value.code == 2
     assert "household_demo" in capfd.readouterr().err
+
+
+def test_help_starts_nothing(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    demo.main(["--help"])
+    assert "make demo" in capsys.readouterr().out
+    assert list(tmp_path.iterdir()) == []
