@@ -197,7 +197,8 @@ class Parts:
 
 def hush() -> None:
     """Keep what says nothing to a user off the terminal: Lightning's tips, and a warning about its own internals."""
-    logging.getLogger("lightning.pytorch.utilities.rank_zero").setLevel(logging.WARNING)
+    for name in ("utilities.rank_zero", "trainer.connectors.checkpoint_connector"):
+        logging.getLogger(f"lightning.pytorch.{name}").setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", "`isinstance\\(treespec, LeafSpec\\)` is deprecated", FutureWarning)
     # a single process has a process group once vLLM runs in it; with more, every value here is synchronised already
     warnings.filterwarnings("ignore", r"It is recommended to use `self\.log\(.*sync_dist=True", UserWarning)
