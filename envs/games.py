@@ -58,7 +58,7 @@ class Game:
 
         with fast_text(), one_translation():
             self._logic = tw_parts.parse_game(data["pddl_domain"], data["grammar"])
-            self._library = tw_parts.library()
+            self._library = tw_parts.shared_library()
             self._library.owner = None
             self._state: Any = PddlState(self._library.lib, data["pddl_problem"], self._logic)
         self._library.owner = self

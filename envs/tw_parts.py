@@ -50,7 +50,7 @@ class Library:
 
 
 @functools.cache
-def library() -> Library:
+def shared_library() -> Library:
     """Return this process's state machine."""
     return Library()
 
