@@ -66,6 +66,8 @@ def build(cfg: Any, name: str, *, partial: bool = False, **extra: Any) -> Any:
         ConfigError: naming the field, when the target refuses its arguments.
     """
     node = OmegaConf.to_container(cfg, resolve=True) if OmegaConf.is_config(cfg) else cfg
+    if not isinstance(node, dict) or "_target_" not in node:
+        raise ConfigError(f"{name}={node}: the chosen group has no such part; choose another or leave this out")
     try:
         make = functools.partial(instantiate(node, _partial_=True, _convert_="all"), **extra)
         inspect.signature(make.func).bind_partial(*make.args, **make.keywords)
