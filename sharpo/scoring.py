@@ -12,6 +12,7 @@ from torch import Tensor, distributed
 from sharpo.algorithms.base import Algorithm
 from sharpo.batch import Batch, PolicyOutput, Scores
 from sharpo.errors import ConfigError, GateError
+from sharpo.functional.credit_report import multiplier_summary
 from sharpo.segments import Segments
 
 Policy = Callable[..., PolicyOutput]
@@ -82,7 +83,7 @@ def score(
         GateError: on every rank, when the gate fails on one.
     """
     batches = buffer.score_batches()
-    teach = _rows_to_teach(batches, buffer.segments, algorithm)
+    teach = _rows_to_teach(batches, buffer.segments, algorithm, buffer.iteration)
     if algorithm.needs_scores:
         run = _runner(temperature, device, lockstep)
         scores = _passes(batches, teach, run, policy, teacher, reference, algorithm)
@@ -95,9 +96,13 @@ def score(
     segments = segment_sums(buffer.segments, batches, scores) if algorithm.needs_scores else buffer.segments
     buffer.set_segments(segments)
     credit = algorithm.credit(segments, buffer.iteration)
-    for i, (batch, scored) in enumerate(zip(batches, scores, strict=True)):
-        buffer.set_advantages(i, algorithm.token_advantages(batch, scored, segments, credit))
-    report = {f"credit/{name}": float(value) for name, value in algorithm.report(segments, credit).items()}
+    advantages = algorithm.advantages(batches, scores, segments, credit, buffer.iteration)
+    for i, grid in enumerate(advantages):
+        buffer.set_advantages(i, grid)
+    seen = algorithm.report(segments, span_means(segments, batches, advantages)) | token_changes(
+        segments, batches, advantages
+    )
+    report = {f"credit/{name}": float(value) for name, value in seen.items()}
     report["credit/teacher_rows"] = float(sum(int(rows.sum()) for rows in teach))
     return over_ranks(metrics | report, device)
 
@@ -140,13 +145,39 @@ def segment_sums(segments: Segments, batches: list[Batch], scores: list[Scores])
     return replace(segments.scored(student, teacher), selected=segments.selected & teacher.isfinite())
 
 
-def _rows_to_teach(batches: list[Batch], segments: Segments, algorithm: Algorithm) -> list[Tensor]:
-    """Return, for each batch, which rows (B,) have a hint and belong to an episode with a base advantage."""
-    if not algorithm.needs_teacher or not len(segments):
+def span_means(segments: Segments, batches: list[Batch], advantages: list[Tensor]) -> Tensor:
+    """Return the mean advantage of each segment's trained span tokens, (S,) float; the base one where it has none."""
+    total, count = torch.zeros(len(segments)), torch.zeros(len(segments))
+    for batch, grid in zip(batches, advantages, strict=True):
+        inside = batch.span_mask & batch.action_mask & (batch.segment_index >= 0)
+        index = batch.segment_index[inside]
+        total.index_add_(0, index, grid[inside].float())
+        count.index_add_(0, index, torch.ones(index.shape))
+    return torch.where(count > 0, total / count.clamp(min=1), segments.base)
+
+
+def token_changes(segments: Segments, batches: list[Batch], advantages: list[Tensor]) -> dict[str, Tensor]:
+    """Return, over trained tokens with a base advantage: the share changed by more than 1 %, least and most A_eff/A."""
+    ratios = []
+    for batch, grid in zip(batches, advantages, strict=True):
+        inside = batch.action_mask & (batch.segment_index >= 0)
+        base = segments.base[batch.segment_index[inside]]
+        ratios.append((grid[inside] / base)[base != 0])
+    return multiplier_summary(torch.cat(ratios) if ratios else torch.zeros(0))
+
+
+def _rows_to_teach(batches: list[Batch], segments: Segments, algorithm: Algorithm, iteration: int) -> list[Tensor]:
+    """Return, for each batch, which rows (B,) have a hint that the algorithm will read.
+
+    Without an auxiliary loss those are the rows of episodes with a base advantage.
+    """
+    if not algorithm.needs_teacher or not algorithm.teaches_at(iteration) or not len(segments):
         return [torch.zeros(batch.token_ids.shape[0], dtype=torch.bool) for batch in batches]
     episodes = torch.zeros(int(segments.episode.max()) + 1)
     episodes.index_add_(0, segments.episode, (segments.base != 0).float())
-    useful = segments.selected & (episodes[segments.episode] > 0)
+    useful = segments.hinted if algorithm.acts_on_tokens else segments.selected
+    if not algorithm.teaches_uncredited:
+        useful = useful & (episodes[segments.episode] > 0)
     rows = []
     for batch in batches:
         of_row = ((batch.segment_index >= 0) & useful[batch.segment_index.clamp(min=0)]).any(1)

@@ -21,6 +21,7 @@ class Segments:
         turn: turn number inside the episode, (S,) int.
         length: tokens of the span n_k, (S,) int; 0 for a turn without an action.
         success: the episode succeeded, (S,) bool.
+        episode_return: the episode's return R, penalties left out, (S,) float, in the environment's units.
         hinted: the episode has a hint, so teacher and student contexts differ, (S,) bool.
         base: base advantage A_k, (S,) float.
         selected: may be reweighted (hinted and length > 0), (S,) bool.
@@ -34,6 +35,7 @@ class Segments:
     turn: Tensor
     length: Tensor
     success: Tensor
+    episode_return: Tensor
     hinted: Tensor
     base: Tensor
     selected: Tensor
@@ -46,7 +48,8 @@ class Segments:
             expect(getattr(self, name), "S", "int", name=f"Segments.{name}", **sizes)
         for name in ("success", "hinted", "selected"):
             expect(getattr(self, name), "S", "bool", name=f"Segments.{name}", **sizes)
-        expect(self.base, "S", "float", name="Segments.base", **sizes)
+        for name in ("episode_return", "base"):
+            expect(getattr(self, name), "S", "float", name=f"Segments.{name}", **sizes)
         for name in ("student_logp", "teacher_logp"):
             if getattr(self, name) is not None:
                 expect(getattr(self, name), "S", "float", name=f"Segments.{name}", **sizes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -17,13 +18,29 @@ from sharpo.segments import Segments
 class Algorithm:
     """Base of all methods: frozen, pure (no rank, no logger, no config object).
 
-    The stages call, in this order: :meth:`base_advantages` on each group, :meth:`credit` on the scored table,
-    :meth:`token_advantages` on each batch, :meth:`objective` on each micro-batch.
+    The stages call, in this order: :meth:`keeps` and :meth:`base_advantages` on each group, :meth:`credit` on the
+    scored table, :meth:`advantages` on the rank's batches (:meth:`token_advantages` on each), :meth:`objective` on
+    each micro-batch.
     """
 
     @property
     def needs_teacher(self) -> bool:
         """True when scoring must also run the policy on the hinted context."""
+        return False
+
+    def teaches_at(self, iteration: int) -> bool:
+        """Return False in an iteration whose teacher would not be read (a schedule that has run out)."""
+        del iteration
+        return self.needs_teacher
+
+    @property
+    def teaches_uncredited(self) -> bool:
+        """True when the teacher is also read where an episode's base advantages are all 0 (an auxiliary loss)."""
+        return False
+
+    @property
+    def acts_on_tokens(self) -> bool:
+        """True when the teacher's log-probability of every sampled token is read, not only of the segments'."""
         return False
 
     @property
@@ -56,9 +73,27 @@ class Algorithm:
         """Which span of a turn is the segment: ``action``, ``action_with_tags``, ``think`` or ``turn``."""
         return "action"
 
+    def keeps(self, group: EpisodeGroup) -> bool:
+        """Return False for a group that is left out of the update, and counted (``rollout/groups_dropped``)."""
+        del group
+        return True
+
     def base_advantages(self, group: EpisodeGroup) -> Tensor:
         """Return A_k, one for each turn of each episode in order, (S_g,) float."""
         raise NotImplementedError(f"{type(self).__name__} must define base_advantages")
+
+    @property
+    def group_report_names(self) -> tuple[str, ...]:
+        """The names of :meth:`group_report`."""
+        return ()
+
+    def group_report(self, group: EpisodeGroup) -> dict[str, float]:
+        """Return what the base advantages of a group looked like, by ``group_report_names``; NaN = no data.
+
+        Means over the groups are logged as ``rollout/group_<name>``.
+        """
+        del group
+        return {}
 
     def credit(self, segments: Segments, iteration: int) -> Tensor:
         """Return the effective advantage of each segment's span, (S,) float; default: the base advantage."""
@@ -66,10 +101,29 @@ class Algorithm:
         return segments.base
 
     def report(self, segments: Segments, credit: Tensor) -> dict[str, Tensor]:
-        """Return what the credit looked like, as scalars: the same names for every table, NaN = no data."""
+        """Return what the credit looked like, as scalars: the same names for every table, NaN = no data.
+
+        Args:
+            segments: the scored table.
+            credit: mean advantage of the tokens of each segment's span, (S,) float: what the update will see.
+        """
         return credit_diagnostics(segments, credit)
 
-    def token_advantages(self, batch: Batch, scores: Scores, segments: Segments, credit: Tensor) -> Tensor:
+    def advantages(
+        self, batches: Sequence[Batch], scores: Sequence[Scores], segments: Segments, credit: Tensor, iteration: int
+    ) -> list[Tensor]:
+        """Return the advantage of every token, (B, T) float for each of the rank's batches.
+
+        Override it only where a token's advantage depends on tokens of other rows; else :meth:`token_advantages`.
+        """
+        return [
+            self.token_advantages(batch, scored, segments, credit, iteration)
+            for batch, scored in zip(batches, scores, strict=True)
+        ]
+
+    def token_advantages(
+        self, batch: Batch, scores: Scores, segments: Segments, credit: Tensor, iteration: int
+    ) -> Tensor:
         """Spread over tokens: ``credit`` inside the span, the base advantage on the turn's other tokens, 0 elsewhere.
 
         Args:
@@ -77,11 +131,14 @@ class Algorithm:
             scores: the batch's log-probabilities, for methods that act on tokens.
             segments: the rank's table.
             credit: (S,) float from :meth:`credit`.
+            iteration: counts from 0, for methods with a schedule.
 
         Returns:
             (B, T) float.
         """
-        del scores
+        del scores, iteration
+        if not len(segments):
+            return torch.zeros(batch.action_mask.shape)
         index = batch.segment_index.clamp(min=0)
         spread = torch.where(batch.span_mask, credit[index], segments.base[index])
         return torch.where(batch.action_mask & (batch.segment_index >= 0), spread, torch.zeros_like(spread))

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-import torch
 from torch import Tensor
 
 from sharpo.algorithms.base import Algorithm
+from sharpo.algorithms.baseline import Baseline, turn_values
 from sharpo.algorithms.policy_loss import PolicyLoss
 from sharpo.batch import Batch, LossOutput, PolicyOutput, Scores
 from sharpo.episode import EpisodeGroup
-from sharpo.errors import ConfigError
-from sharpo.functional.advantages import Scope, group_relative
 from sharpo.functional.aggregate import aggregate, token_share
 from sharpo.functional.masked import masked_fill
 from sharpo.functional.policy_loss import clipped_surrogate, kl_estimate
@@ -24,22 +22,14 @@ class Grpo(Algorithm):
 
     Args:
         policy_loss: clip, KL, entropy and aggregation.
-        stats_scope: μ and σ over the group's turns (``rows``: long episodes weigh more; the field's agent code) or
-            over its episodes (``trajectories``: the textbook).
-        norm_by_std: divide by σ_g + ε.
-        correction: 1 = unbiased variance, 0 = population variance; they differ by 7 % at G = 8.
+        baseline: what a return is compared with; see :class:`~sharpo.algorithms.baseline.Baseline`.
     """
 
     policy_loss: PolicyLoss
-    stats_scope: Scope = "rows"
-    norm_by_std: bool = True
-    correction: int = 1
+    baseline: Baseline = field(default_factory=Baseline)
 
     def __post_init__(self) -> None:
-        if self.stats_scope not in ("rows", "trajectories"):
-            raise ConfigError(f"algorithm.stats_scope must be rows or trajectories; got {self.stats_scope!r}")
-        if self.correction not in (0, 1):
-            raise ConfigError(f"algorithm.correction must be 0 (population) or 1 (unbiased); got {self.correction}")
+        """Check nothing here: the parts check themselves."""
 
     @property
     def needs_reference(self) -> bool:
@@ -53,22 +43,14 @@ class Grpo(Algorithm):
 
     def base_advantages(self, group: EpisodeGroup) -> Tensor:
         """Return A_k for each turn of each episode in order, (S_g,) float32."""
-        rows = [
-            (episode.episode_return - turn.penalty, member)
-            for member, episode in enumerate(group.episodes)
-            for turn in episode.turns
-        ]
-        returns = torch.tensor([value for value, _ in rows], dtype=torch.float64)
-        episode = torch.tensor([member for _, member in rows])
-        return group_relative(
-            returns, episode, scope=self.stats_scope, norm_by_std=self.norm_by_std, correction=self.correction
-        ).float()
+        return self.baseline.advantages(*turn_values(group)).float()
 
-    def objective(self, output: PolicyOutput, scores: Scores, batch: Batch) -> LossOutput:
-        """Return the clipped policy loss of one micro-batch, divided by the update's global count.
+    def keeps(self, group: EpisodeGroup) -> bool:
+        """Return False for a group without a difference to learn from; see ``Baseline.min_spread``."""
+        return self.baseline.keeps(group)
 
-        Metrics are Σ over trained tokens / the update's tokens, so their *sum* over the micro-batches and ranks of an
-        update is the update's mean.
+    def loss_terms(self, output: PolicyOutput, scores: Scores, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the loss of each token before aggregation, (B, T), and what to log of each token, (B, T) each.
 
         Raises:
             ValueError: when the batch has no advantages, or a KL or entropy term lacks its log-probabilities.
@@ -78,7 +60,7 @@ class Grpo(Algorithm):
                 "Batch.advantages is None: the batch was not credited (None is not zero); run Algorithm.credit and "
                 "token_advantages before the update"
             )
-        loss_knobs, mask, update = self.policy_loss, batch.action_mask, batch.update
+        loss_knobs, mask = self.policy_loss, batch.action_mask
         logp, old_logp = masked_fill(output.logp, mask), masked_fill(scores.old_logp, mask)
         surrogate = clipped_surrogate(
             logp,
@@ -108,6 +90,16 @@ class Grpo(Algorithm):
             metrics_t["entropy"] = entropy_t
         elif self.needs_entropy:
             raise ValueError("PolicyOutput.entropy is None but policy_loss.entropy_coef > 0: run with_entropy=True")
+        return loss_t, metrics_t
+
+    def objective(self, output: PolicyOutput, scores: Scores, batch: Batch) -> LossOutput:
+        """Return the loss of one micro-batch, divided by the update's global count.
+
+        Metrics are Σ over trained tokens / the update's tokens, so their *sum* over the micro-batches and ranks of an
+        update is the update's mean.
+        """
+        loss_knobs, mask, update = self.policy_loss, batch.action_mask, batch.update
+        loss_t, metrics_t = self.loss_terms(output, scores, batch)
         loss = aggregate(
             loss_t,
             mask,

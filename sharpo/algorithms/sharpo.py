@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from sharpo.algorithms.grpo import Grpo
+from sharpo.algorithms.shaped import Shaped, one_of
 from sharpo.batch import Batch, Scores
 from sharpo.errors import ConfigError
 from sharpo.functional.credit import (
@@ -37,12 +36,6 @@ BalanceScope = Literal["trajectory", "group", "batch"]
 Where = Literal["inside", "outside"]
 Span = Literal["action", "action_with_tags", "think", "turn"]
 ApplyTo = Literal["span", "turn"]
-SCHEDULE = re.compile(r"constant|linear_to_zero\(([1-9]\d*)\)")
-
-
-def _one_of(value: object, kind: object, name: str) -> None:
-    if value not in get_args(kind):
-        raise ConfigError(f"algorithm.{name} must be one of {', '.join(get_args(kind))}; got {value!r}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,8 +57,8 @@ class Bound:
     sign_mode: SignMode = "outcome"
 
     def __post_init__(self) -> None:
-        _one_of(self.kind, Bounding, "bound.kind")
-        _one_of(self.sign_mode, SignMode, "bound.sign_mode")
+        one_of(self.kind, Bounding, "bound.kind")
+        one_of(self.sign_mode, SignMode, "bound.sign_mode")
         if not self.tau > 0:
             raise ConfigError(f"algorithm.bound.tau must be > 0, got {self.tau}")
         for name in ("alpha", "alpha_clip"):
@@ -100,9 +93,9 @@ class Balance:
                 "algorithm.balance.rule=step_mean_abs is refused: it rescales every segment to the same mean |A|, "
                 "which erases multipliers that are constant inside a segment; use rule=length with gamma=0 or gamma=1"
             )
-        _one_of(self.rule, BalanceRule, "balance.rule")
-        _one_of(self.scope, BalanceScope, "balance.scope")
-        _one_of(self.where, Where, "balance.where")
+        one_of(self.rule, BalanceRule, "balance.rule")
+        one_of(self.scope, BalanceScope, "balance.scope")
+        one_of(self.where, Where, "balance.where")
         if self.gamma < 0:
             raise ConfigError(f"algorithm.balance.gamma must be >= 0, got {self.gamma}")
         if self.clip is not None and not self.clip >= 1:
@@ -115,7 +108,7 @@ class Balance:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sharpo(Grpo):
+class Sharpo(Shaped):
     """A_eff = A · [(1 − λ) + λ v_k] on the tokens of segment k; GRPO everywhere else (arXiv 2610.00838).
 
     The teacher is the policy itself with a successful peer of the same group in its context. Episodes without such a
@@ -123,7 +116,6 @@ class Sharpo(Grpo):
 
     Args:
         lam: mixing weight λ in [0, 1]; 0.2 and 0.05 are the published values.
-        lambda_schedule: ``constant`` or ``linear_to_zero(N)``: λ·max(0, 1 − iteration/N).
         span: which tokens of a turn are the segment: ``action``, ``action_with_tags``, ``think``, ``turn``.
         apply_to: ``span`` reweights the segment's tokens, ``turn`` every sampled token of its turn.
         bound: how the gap becomes a weight.
@@ -132,8 +124,6 @@ class Sharpo(Grpo):
         gap_norm: ``none``, ``group_mean_abs`` or ``traj_center``.
     """
 
-    lam: float = 0.2
-    lambda_schedule: str = "constant"
     span: Span = "action"  # pyright: ignore[reportIncompatibleMethodOverride]
     apply_to: ApplyTo = "span"
     bound: Bound = field(default_factory=Bound)
@@ -143,28 +133,10 @@ class Sharpo(Grpo):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 <= self.lam <= 1:
-            raise ConfigError(f"algorithm.lam must be in [0, 1]: above 1 the sign could flip; got {self.lam}")
-        if not SCHEDULE.fullmatch(self.lambda_schedule):
-            raise ConfigError(
-                f"algorithm.lambda_schedule must be constant or linear_to_zero(N) with N >= 1 iterations; "
-                f"got {self.lambda_schedule!r}"
-            )
-        _one_of(self.span, Span, "span")
-        _one_of(self.apply_to, ApplyTo, "apply_to")
-        _one_of(self.select, Select, "select")
-        _one_of(self.gap_norm, GapNorm, "gap_norm")
-
-    @property
-    def needs_teacher(self) -> bool:
-        """True unless λ = 0."""
-        return self.lam > 0
-
-    def lambda_at(self, iteration: int) -> float:
-        """λ of an iteration (0 = the first)."""
-        match = SCHEDULE.fullmatch(self.lambda_schedule)
-        steps = match.group(1) if match else None
-        return self.lam if steps is None else self.lam * max(0.0, 1.0 - iteration / int(steps))
+        one_of(self.span, Span, "span")
+        one_of(self.apply_to, ApplyTo, "apply_to")
+        one_of(self.select, Select, "select")
+        one_of(self.gap_norm, GapNorm, "gap_norm")
 
     def credit(self, segments: Segments, iteration: int) -> Tensor:
         """Return A_eff of each segment, (S,) float: the four boxes of the paper's Figure 2.
@@ -181,10 +153,12 @@ class Sharpo(Grpo):
             return interpolate(segments.base, self._length_balance(segments, weight), lam)
         return segments.base * self._length_balance(segments, mix(weight, lam))
 
-    def token_advantages(self, batch: Batch, scores: Scores, segments: Segments, credit: Tensor) -> Tensor:
+    def token_advantages(
+        self, batch: Batch, scores: Scores, segments: Segments, credit: Tensor, iteration: int
+    ) -> Tensor:
         """Spread over tokens: inside the span, or over the whole turn with ``apply_to="turn"``, (B, T) float."""
         if self.apply_to == "span":
-            return super().token_advantages(batch, scores, segments, credit)
+            return super().token_advantages(batch, scores, segments, credit, iteration)
         return spread(credit, batch.segment_index, batch.action_mask & (batch.segment_index >= 0))
 
     def report(self, segments: Segments, credit: Tensor) -> dict[str, Tensor]:

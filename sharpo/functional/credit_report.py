@@ -131,3 +131,16 @@ def credit_diagnostics(
         "multiplier_length_correlation": _or_nan(_correlation(multiplier, tokens, moved), moved),
     }
     return report
+
+
+def multiplier_summary(ratio: Tensor) -> dict[str, Tensor]:
+    """Summarise A_eff/A over tokens, (N,) float: changed by more than 1 %, least, most; NaN without tokens."""
+    some = torch.ones_like(ratio, dtype=torch.bool)
+    nan = torch.full((), float("nan"))
+    if not ratio.numel():
+        return {"token_moved_share": nan, "token_multiplier_min": nan, "token_multiplier_max": nan}
+    return {
+        "token_moved_share": masked_mean(((ratio - 1).abs() > 0.01).float(), some),
+        "token_multiplier_min": ratio.min(),
+        "token_multiplier_max": ratio.max(),
+    }

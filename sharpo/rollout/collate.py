@@ -72,11 +72,20 @@ class Row:
 
 @dataclass(frozen=True)
 class Collated:
-    """Rows and segments of one rank and iteration, and the counts of hints (sums: they add up over ranks)."""
+    """Rows and segments of one rank and iteration, and sums that add up over ranks.
+
+    Args:
+        rows: what is trained on.
+        segments: the table.
+        hints: counts by :data:`HINT_COUNTS`.
+        groups: ``seen``, ``dropped``, and for each of the algorithm's ``group_report_names`` the sum of its values
+            (``name``) and their number (``name/n``).
+    """
 
     rows: list[Row]
     segments: Segments
     hints: dict[str, float]
+    groups: dict[str, float]
 
 
 def turn_span(turn: Turn, name: str) -> tuple[int, int]:
@@ -147,12 +156,15 @@ def collate(
         name: [] for name in ("group", "episode", "turn", "length", "success", "hinted", "selected")
     }
     base: list[Tensor] = []
+    returns: list[float] = []
     counts: dict[str, float] = dict.fromkeys(HINT_COUNTS, 0.0)
+    grouped = _group_counts(algorithm, groups)
     episode_index = segment = 0
-    for g, group in enumerate(groups):
+    for g, group in enumerate(group for group in groups if algorithm.keeps(group)):
         inside = hinted_students(algorithm, len(group.episodes))
         base.append(_checked_base(algorithm, group))
         for m, episode in enumerate(group.episodes):
+            returns += [episode.episode_return] * len(episode.turns)
             hint = None
             plain = rows_of(episode, segment, algorithm.span)
             room = None if max_row is None else max(0, max_row - max(map(len, plain)))
@@ -184,8 +196,21 @@ def collate(
         name: torch.tensor(values, dtype=torch.bool if name in ("success", "hinted", "selected") else torch.int64)
         for name, values in columns.items()
     }
-    table = Segments(**tensors, base=torch.cat(base) if base else torch.zeros(0))
-    return Collated(rows, table, counts)
+    table = Segments(
+        **tensors,
+        episode_return=torch.tensor(returns, dtype=torch.float32),
+        base=torch.cat(base) if base else torch.zeros(0),
+    )
+    return Collated(rows, table, counts, grouped)
+
+
+def _group_counts(algorithm: Algorithm, groups: Sequence[EpisodeGroup]) -> dict[str, float]:
+    counts = {"seen": float(len(groups)), "dropped": float(sum(not algorithm.keeps(group) for group in groups))}
+    reports = [algorithm.group_report(group) for group in groups]
+    for name in algorithm.group_report_names:
+        known = [report[name] for report in reports if report[name] == report[name]]
+        counts |= {name: sum(known), f"{name}/n": float(len(known))}
+    return counts
 
 
 def _checked_base(algorithm: Algorithm, group: EpisodeGroup) -> Tensor:

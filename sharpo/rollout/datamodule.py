@@ -19,12 +19,13 @@ from sharpo.errors import ConfigError
 from sharpo.protocols import EnvPool, HintBuilder, RolloutEngine
 from sharpo.rollout import store
 from sharpo.rollout.buffer import Origin, RolloutBuffer, Sizes
-from sharpo.rollout.collate import Collated, collate, hinted_students
+from sharpo.rollout.collate import collate, hinted_students
 from sharpo.rollout.collector import Collector
 from sharpo.rollout.panel import Panel
 from sharpo.rollout.play import Budgets, CollectResult
 from sharpo.rollout.render import Renderer
 from sharpo.rollout.schedule import EpisodeBatch, PanelTasks, training_tasks
+from sharpo.rollout.stats import collate_metrics
 from sharpo.seeding import derive
 
 
@@ -177,7 +178,7 @@ class RolloutDataModule(lightning.LightningDataModule):
             sizes,
             self._trainer.accumulate_grad_batches,
             Origin(self.seed, iteration, version, self.renderer.pad_id, world),
-            {**result.stats.metrics(self._sum, world), **self._hint_metrics(rows)},
+            {**result.stats.metrics(self._sum, world), **collate_metrics(rows.hints, rows.groups, self._sum)},
             with_teacher=self.algorithm.needs_teacher,
             reduce=self._reduce,
         )
@@ -252,18 +253,6 @@ class RolloutDataModule(lightning.LightningDataModule):
 
     def _sum(self, values: Sequence[float]) -> Sequence[float]:
         return self._reduce(torch.tensor(values, dtype=torch.float64), "sum").tolist()
-
-    def _hint_metrics(self, rows: Collated) -> dict[str, float]:
-        """Return shares of the episodes that wanted a hint, and mean hint tokens, over all ranks."""
-        names = list(rows.hints)
-        total = dict(zip(names, self._sum([rows.hints[name] for name in names]), strict=True))
-        wanted = max(total["wanted"], 1.0)
-        return {
-            "hint_coverage": total["built"] / wanted,
-            "hint_shortened": total["shortened"] / wanted,
-            "hint_too_long": total["too_long"] / wanted,
-            "hint_tokens": total["tokens"] / max(total["built"], 1.0),
-        }
 
 
 class _One(torch.utils.data.Dataset[Any]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 REASONS = ("turn_limit", "episode_tokens", "context_window", "env_timeout", "env_error")
@@ -80,3 +80,31 @@ class CollectStats:
         for reason, count in zip(REASONS, total[len(names) :], strict=True):
             out[f"truncated_{reason}"] = count
         return out
+
+
+def collate_metrics(hints: Mapping[str, float], groups: Mapping[str, float], reduce: Sum) -> dict[str, float]:
+    """Return shares of the episodes that wanted a hint, mean hint tokens, and what became of the groups.
+
+    Args:
+        hints: ``Collated.hints`` of this rank.
+        groups: ``Collated.groups`` of this rank.
+        reduce: adds a list of numbers over ranks.
+
+    Returns:
+        Metrics by name, over all ranks; NaN where no group has data.
+    """
+    names = [*hints, *(f"group:{name}" for name in groups)]
+    total = dict(zip(names, reduce([*hints.values(), *groups.values()]), strict=True))
+    wanted = max(total["wanted"], 1.0)
+    out = {
+        "hint_coverage": total["built"] / wanted,
+        "hint_shortened": total["shortened"] / wanted,
+        "hint_too_long": total["too_long"] / wanted,
+        "hint_tokens": total["tokens"] / max(total["built"], 1.0),
+        "groups_dropped": total["group:dropped"],
+    }
+    for name in groups:
+        if f"{name}/n" in groups:
+            known = total[f"group:{name}/n"]
+            out[f"group_{name}"] = total[f"group:{name}"] / known if known else float("nan")
+    return out

@@ -42,6 +42,7 @@ def make_segments(gap, base, length, *, episode=None, group=None, success=None, 
         turn=torch.arange(s),
         length=length,
         success=torch.zeros(s, dtype=torch.bool) if success is None else torch.tensor(success),
+        episode_return=torch.zeros(s) if success is None else torch.tensor(success).float(),
         hinted=selected,
         base=torch.tensor(base),
         selected=selected,
@@ -92,7 +93,7 @@ def random_problem(seed=0, rows=4, width=9, segments=6):
 def credited(batch, scores, table, algorithm, iteration=0):
     """Run the stages up to the update."""
     credit = algorithm.credit(table, iteration)
-    return replace(batch, advantages=algorithm.token_advantages(batch, scores, table, credit))
+    return replace(batch, advantages=algorithm.advantages([batch], [scores], table, credit, iteration)[0])
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from sharpo.algorithms.baseline import Baseline
 from sharpo.algorithms.grpo import Grpo
 from sharpo.algorithms.policy_loss import PolicyLoss
 from sharpo.batch import Batch, PolicyOutput, Scores, Update
@@ -18,9 +19,9 @@ def test_t_grpo_1_from_episodes(toys, assert_golden):
     # S = [10, 10, 10, 0, -0.1]: mu 5.98, sigma 5.5047 (rows); mu 5, sigma 7.0711 (trajectories)
     rows = Grpo(policy_loss=toys.plain).base_advantages(group)
     assert_golden(rows, [0.7303, 0.7303, 0.7303, -1.0863, -1.1045], printed_decimals=4)
-    episodes = Grpo(policy_loss=toys.plain, stats_scope="trajectories").base_advantages(group)
+    episodes = Grpo(policy_loss=toys.plain, baseline=Baseline(scope="trajectories")).base_advantages(group)
     assert_golden(episodes, [0.7071, 0.7071, 0.7071, -0.7071, -0.7212], printed_decimals=4)
-    plain = Grpo(policy_loss=toys.plain, norm_by_std=False).base_advantages(group)
+    plain = Grpo(policy_loss=toys.plain, baseline=Baseline(norm_by_std=False)).base_advantages(group)
     assert_golden(plain, [4.02, 4.02, 4.02, -5.98, -6.08])
 
 
@@ -142,10 +143,33 @@ def test_missing_log_probabilities_are_refused(knobs, message):
         )
 
 
-@pytest.mark.parametrize(("name", "value"), [("stats_scope", "episodes"), ("correction", 2)])
-def test_wrong_knobs_name_themselves(toys, name, value):
-    with pytest.raises(ConfigError, match=f"algorithm.{name}.*{value}"):
-        Grpo(policy_loss=toys.plain, **{name: value})
+@pytest.mark.parametrize(("name", "value"), [("scope", "episodes"), ("correction", 2), ("min_spread", -1.0)])
+def test_wrong_knobs_name_themselves(name, value):
+    with pytest.raises(ConfigError, match=f"algorithm.baseline.{name}.*{value}"):
+        Baseline(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("min_spread", "returns", "kept"),
+    [
+        (None, (1.0, 1.0), True),
+        (0.0, (1.0, 1.0), False),
+        (0.0, (1.0, 1.0 + 1e-9), True),
+        (1e-6, (1.0, 1.0 + 1e-9), False),
+        (1e-6, (0.0, 1.0), True),
+    ],
+)
+def test_a_group_whose_raw_returns_are_alike_can_be_left_out(toys, min_spread, returns, kept):
+    group = toys.group(*([(reward, 0.0)] for reward in returns))
+    assert Grpo(policy_loss=toys.plain, baseline=Baseline(min_spread=min_spread)).keeps(group) is kept
+
+
+def test_a_penalty_does_not_make_a_group_different(toys):
+    # the same raw returns: the filter looks at returns, the advantages at returns less penalties
+    group = toys.group([(0.0, 0.0)] * 2, [(0.0, 0.1)] * 2)
+    algorithm = Grpo(policy_loss=toys.plain, baseline=Baseline(min_spread=0.0))
+    assert not algorithm.keeps(group)
+    assert algorithm.base_advantages(group).abs().min() > 0
 
 
 @pytest.mark.parametrize(

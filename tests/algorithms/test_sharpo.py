@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from sharpo.algorithms.baseline import Baseline
 from sharpo.algorithms.grpo import Grpo
 from sharpo.algorithms.sharpo import Balance, Bound, Sharpo
 from sharpo.batch import Batch, Scores, Update
@@ -65,11 +66,11 @@ def test_t_sh_7_token_level(toys, assert_golden):
     table = toys.segments([0.0, 0.0], [-0.7, -0.7], [2, 3])
     table = table.scored(segment_sum(student, index, 2, span), segment_sum(teacher, index, 2, span))
     algorithm = Sharpo(policy_loss=toys.plain)
-    a_eff = algorithm.token_advantages(batch, scores, table, algorithm.credit(table, 0))
+    a_eff = algorithm.token_advantages(batch, scores, table, algorithm.credit(table, 0), 0)
     expected = [[-0.7, -0.7, -0.7, -0.7, -0.6783, -0.6783], [-0.7, -0.7, -0.7145, -0.7145, -0.7145, 0.0]]
     assert_golden(a_eff, expected, printed_decimals=4)
     turn = replace(algorithm, apply_to="turn")
-    whole = turn.token_advantages(batch, scores, table, turn.credit(table, 0))
+    whole = turn.token_advantages(batch, scores, table, turn.credit(table, 0), 0)
     assert_golden(whole, [[-0.6783] * 6, [-0.7145] * 5 + [0.0]], printed_decimals=4)
 
 
@@ -202,7 +203,7 @@ def test_report_of_t_sh_1(toys, assert_golden):
         (lambda **k: Sharpo(apply_to="row", **k), "algorithm.apply_to must be one of span, turn"),
         (lambda **k: Sharpo(select="all", **k), "algorithm.select"),
         (lambda **k: Sharpo(gap_norm="max", **k), "algorithm.gap_norm"),
-        (lambda **k: Sharpo(stats_scope="x", **k), "algorithm.stats_scope"),
+        (lambda **k: Sharpo(baseline=Baseline(scope="x"), **k), "algorithm.baseline.scope"),
         (lambda **_: Bound(kind="relu"), "algorithm.bound.kind"),
         (lambda **_: Bound(sign_mode="both"), "algorithm.bound.sign_mode"),
         (lambda **_: Bound(tau=0.0), "algorithm.bound.tau must be > 0"),

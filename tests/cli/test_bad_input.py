@@ -55,7 +55,7 @@ def test_a_setting_that_does_not_exist(arguments, message):
         (["engine=expert"], "engine=expert plays the oracle"),
         (["hint=none"], "hint=none leaves Sharpo's teacher nothing"),
         (["algorithm.span=think"], "algorithm.span=think needs answers with a <think> part"),
-        (["algorithm.stats_scope=episodes"], "algorithm.stats_scope must be rows or trajectories"),
+        (["algorithm.baseline.scope=episodes"], "algorithm.baseline.scope must be rows or trajectories"),
         (["env.receptacles=99"], "env.receptacles must be"),
         (["panel.val.temperature=-1"], "panel.temperature must be >= 0"),
     ],
