@@ -12,6 +12,12 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 class _Keep(ModelCheckpoint):
     """Takes up its own records only in its own folder: a run resumed into a new one starts them anew."""
 
+    def setup(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, stage: str) -> None:
+        """Choose ``checkpoints`` in the run's folder when no folder was given."""
+        if self.dirpath is None:
+            self.dirpath = str(Path(trainer.default_root_dir).absolute() / "checkpoints")
+        super().setup(trainer, pl_module, stage)
+
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the records of this very folder."""
         if state_dict.get("dirpath") == self.dirpath:
@@ -25,11 +31,11 @@ class KeepLast(_Keep):
     ``last``. With several processes nothing is saved then: the others are not failing, so a collective would hang.
 
     Args:
-        folder: where to.
+        folder: where to; None = ``checkpoints`` in the run's folder.
         every: iterations between two saves.
     """
 
-    def __init__(self, folder: str | Path, every: int = 1) -> None:
+    def __init__(self, folder: str | Path | None = None, every: int = 1) -> None:
         super().__init__(
             dirpath=folder,
             filename="last",
@@ -53,11 +59,11 @@ class KeepBest(_Keep):
     """``best.ckpt``: the weights of the validation with the highest success so far.
 
     Args:
-        folder: where to.
+        folder: where to; None = ``checkpoints`` in the run's folder.
         monitor: the logged number; higher is better.
     """
 
-    def __init__(self, folder: str | Path, monitor: str = "val/success/all") -> None:
+    def __init__(self, folder: str | Path | None = None, monitor: str = "val/success/all") -> None:
         super().__init__(
             dirpath=folder,
             filename="best",

@@ -21,12 +21,12 @@ class LearningCurve(Callback):
     Stands beside :class:`LogSuccessByFamily`, whose counts it draws.
 
     Args:
-        folder: the run's folder.
+        folder: where to; None = the run's folder.
         title: above the picture.
     """
 
-    def __init__(self, folder: str | Path, title: str = "") -> None:
-        self.folder = Path(folder)
+    def __init__(self, folder: str | Path | None = None, title: str = "") -> None:
+        self.folder = folder
         self.title = title
         self.points: list[dict[str, Any]] = []
 
@@ -51,12 +51,13 @@ class LearningCurve(Callback):
                     values = (version, trainer.global_step, panel, family, won / seen, *wilson(won, seen), won, seen)
                     self.points.append(dict(zip(FIELDS, values, strict=True)))
         if self.points:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            with (self.folder / "curve.csv").open("w", newline="", encoding="utf-8") as file:
+            folder = Path(trainer.default_root_dir if self.folder is None else self.folder)
+            folder.mkdir(parents=True, exist_ok=True)
+            with (folder / "curve.csv").open("w", newline="", encoding="utf-8") as file:
                 writer = csv.writer(file)
                 writer.writerow(FIELDS)
                 writer.writerows([point[field] for field in FIELDS] for point in self.points)
-            draw(self.points, self.folder / "curve.png", self.title)
+            draw(self.points, folder / "curve.png", self.title)
 
 
 def draw(points: list[dict[str, Any]], path: str | Path, title: str = "") -> None:

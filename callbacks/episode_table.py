@@ -16,12 +16,12 @@ class EpisodeTable(Callback):
     """Writes the first episodes of the first panel at each validation, from the first process.
 
     Args:
-        folder: where ``step_<n>.txt`` and ``step_<n>.jsonl`` go.
+        folder: where ``step_<n>.txt`` and ``step_<n>.jsonl`` go; None = ``episodes`` in the run's folder.
         episodes: how many to keep.
     """
 
-    def __init__(self, folder: str | Path, episodes: int = 6) -> None:
-        self.folder = Path(folder)
+    def __init__(self, folder: str | Path | None = None, episodes: int = 6) -> None:
+        self.folder = folder
         self.episodes = episodes
         self._kept: list[Episode] = []
 
@@ -46,8 +46,9 @@ class EpisodeTable(Callback):
         """Write what was kept."""
         if not self._kept or not trainer.is_global_zero:
             return
-        self.folder.mkdir(parents=True, exist_ok=True)
-        stem = self.folder / f"step_{trainer.global_step:06d}"
+        folder = Path(trainer.default_root_dir) / "episodes" if self.folder is None else Path(self.folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        stem = folder / f"step_{trainer.global_step:06d}"
         stem.with_suffix(".txt").write_text("\n\n".join(map(as_text, self._kept)) + "\n", encoding="utf-8")
         lines = "".join(episode.to_json() + "\n" for episode in self._kept)
         stem.with_suffix(".jsonl").write_text(lines, encoding="utf-8")

@@ -4,46 +4,90 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from string import Formatter
+from typing import ClassVar
 
 from sharpo.errors import ConfigError
 
+_STEP = {"n", "action", "observation", "result"}
 _FIELDS = {
     "heading": set(),
-    "step": {"n", "action", "observation", "result"},
-    "step_action": {"n", "action", "observation", "result"},
+    "step": _STEP,
+    "step_action": _STEP,
     "omitted": {"count"},
     "closing": set(),
     "supposed": set(),
+    "succeeded": {"observation"},
+    "failed": {"observation"},
+    "do": set(),
+    "avoid": set(),
+    "item": {"action"},
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """The sentences around and of an attempt. They are joined as they are, so each brings its own line end.
+    """The sentences of every hint. They are joined as they are, so each brings its own line end.
 
     Args:
-        heading: before the steps.
+        heading: before the steps of an attempt.
         step: one step; fields ``{n}``, ``{action}``, ``{observation}`` (before it) and ``{result}`` (after it).
         step_action: one step whose observation was left out.
         omitted: in place of ``{count}`` steps that were left out.
-        closing: after the steps.
+        closing: after an attempt, and after the lists of a contrast.
         supposed: the whole hint of ``fallback=outcome_label``: the attempt is supposed to succeed.
+        succeeded: the whole hint of a successful outcome; field ``{observation}``, the last one.
+        failed: the same of a failed one.
+        do: before the actions that only successful attempts took.
+        avoid: before the actions that only failed attempts took.
+        item: one such ``{action}``.
+        obs_chars: observations longer than this are cut at a word; None = never.
     """
+
+    skills: ClassVar[str] = ""
+    """Subfolder of the skill texts that goes with these words."""
 
     heading: str = "For reference, an attempt at the same task that succeeded:\n"
     step: str = "step {n}: saw: {observation}\n        did: {action}\n"
     step_action: str = "step {n}: did: {action}\n"
     omitted: str = "({count} steps left out)\n"
-    closing: str = "Your situation now may differ from that attempt; act from your own state.\n\n"
+    closing: str = "Your situation now may differ; act from your own state.\n\n"
     supposed: str = "For reference, the attempt that follows succeeds.\n\n"
+    succeeded: str = "For reference, the attempt that follows succeeds. Its last observation: {observation}\n\n"
+    failed: str = "For reference, the attempt that follows fails. Its last observation: {observation}\n\n"
+    do: str = "For reference, only attempts at the same task that succeeded took these actions:\n"
+    avoid: str = "For reference, only attempts at the same task that failed took these actions:\n"
+    item: str = "- {action}\n"
+    obs_chars: int | None = 200
 
     def __post_init__(self) -> None:
         for name, known in _FIELDS.items():
             used = {field for _, field, _, _ in Formatter().parse(getattr(self, name)) if field is not None}
             if used - known:
                 raise ConfigError(
-                    f"hint.wording.{name} uses {sorted(used - known)}; known fields: {sorted(known) or 'none'}"
+                    f"wording.{name} uses {sorted(used - known)}; known fields: {sorted(known) or 'none'}"
                 )
+        if self.obs_chars is not None and self.obs_chars < 1:
+            raise ConfigError(f"wording.obs_chars must be >= 1 or null, got {self.obs_chars}")
+
+
+@dataclass(frozen=True, slots=True)
+class TinyWording(Wording):
+    """The same without a word that is not the environment's own: an attempt reads like an earlier conversation."""
+
+    skills: ClassVar[str] = "tiny"
+
+    heading: str = ""
+    step: str = "{observation}<|act|>{action}<|end|><|obs|>"
+    step_action: str = "<|act|>{action}<|end|><|obs|>"
+    omitted: str = ""
+    closing: str = ""
+    supposed: str = "<|act|><|end|><|obs|>"
+    succeeded: str = "{observation}<|act|><|end|><|obs|>"
+    failed: str = "{observation}<|end|><|obs|>"
+    do: str = ""
+    avoid: str = "<|end|><|obs|>"
+    item: str = "<|act|>{action}<|end|><|obs|>"
+    obs_chars: int | None = None
 
 
 def clip(text: str, chars: int | None) -> str:

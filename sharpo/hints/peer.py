@@ -29,7 +29,6 @@ class PeerHint:
             that saw most of what the learner saw (``closest_obs``: Jaccard index of the observations), or all of them
             one after another (``all_concat``: those after the first that fit whole).
         render: ``obs_action``, ``actions_only``, or ``full``: in place of an action all that the peer wrote.
-        obs_chars: observations longer than this are cut at a word; None = never.
         max_tokens: budget of the whole hint in tokens.
         wording: the sentences; see :class:`~sharpo.hints.attempt.Wording`.
         seed: of the random pick.
@@ -40,7 +39,6 @@ class PeerHint:
         self,
         pick: Pick = "first",
         render: Render = "obs_action",
-        obs_chars: int | None = 200,
         max_tokens: int = 4096,
         wording: Wording | None = None,
         seed: int = 0,
@@ -49,11 +47,9 @@ class PeerHint:
         for name, value, kind in (("pick", pick, Pick), ("render", render, Render), ("fallback", fallback, Fallback)):
             if value not in get_args(kind):
                 raise ConfigError(f"hint.{name} must be one of {', '.join(get_args(kind))}; got {value!r}")
-        if obs_chars is not None and obs_chars < 1:
-            raise ConfigError(f"hint.obs_chars must be >= 1 or null, got {obs_chars}")
         if max_tokens < 1:
             raise ConfigError(f"hint.max_tokens must be >= 1, got {max_tokens}")
-        self.pick, self.render, self.obs_chars, self.fallback = pick, render, obs_chars, fallback
+        self.pick, self.render, self.fallback = pick, render, fallback
         self.max_tokens, self.seed = max_tokens, seed
         self.wording = wording or Wording()
         self._group: EpisodeGroup | None = None
@@ -144,8 +140,8 @@ class PeerHint:
                 form.format(
                     n=n + 1,
                     action=turn.text.strip() if self.render == "full" else turn.action,
-                    observation=clip(turn.observation, self.obs_chars),
-                    result=clip(turn.next_observation, self.obs_chars),
+                    observation=clip(turn.observation, words.obs_chars),
+                    result=clip(turn.next_observation, words.obs_chars),
                 )
             )
         return "".join([*parts, words.closing])

@@ -64,7 +64,7 @@ class Renderer:
         if action_format not in ("plain", "tags"):
             raise ConfigError(f"prompt.action_format must be 'plain' or 'tags', got {action_format!r}")
         if place not in get_args(Place):
-            raise ConfigError(f"prompt.place must be one of {', '.join(get_args(Place))}; got {place!r}")
+            raise ConfigError(f"place must be one of {', '.join(get_args(Place))}; got {place!r}")
         self.style, self.history, self.action_format, self.place = style, history, action_format, place
         self.first = Template.load(f"{template}_first")
         self.later = Template.load(template)

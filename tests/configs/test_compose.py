@@ -1,8 +1,10 @@
 """Every experiment with every method composes, stays small, and never sets a method's own knob."""
 
+import shutil
 from pathlib import Path
 
 import pytest
+from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from sharpo import overrides
@@ -40,8 +42,8 @@ def test_an_experiment_never_sets_a_methods_own_knob(experiment):
 
 @pytest.mark.parametrize(
     ("group", "option"),
-    [(group, option) for group in ("engine", "strategy", "trainer", "logger", "hint", "panel", "callbacks", "optimizer",
-     "policy_loss", "gate", "model", "prompt", "debug") for option in CHOICES[group]],
+    [(group, option) for group in ("engine", "strategy", "trainer", "logger", "hint", "wording", "panel", "callbacks",
+     "optimizer", "policy_loss", "gate", "model", "prompt", "debug") for option in CHOICES[group]],
 )  # fmt: skip
 def test_every_choice_composes(group, option):
     read("train", [f"{group}={option}"])
@@ -60,3 +62,40 @@ def test_the_papers_settings_of_the_7b_runs():
         assert (cfg.policy_loss.kl_coef, cfg.policy_loss.entropy_coef, cfg.optimizer.lr) == (0.01, 0.001, 1e-6)
         assert (cfg.panel.val.temperature, cfg.panel.val.tasks, cfg.trainer.check_val_every_n_epoch) == (0.4, 128, 5)
         assert cfg.trainer.precision == "bf16-mixed"
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+def test_a_method_may_choose_its_hint_its_place_and_its_teacher_and_the_user_has_the_last_word(tmp_path, experiment):
+    shutil.copytree(ROOT, tmp_path / "configs", ignore=shutil.ignore_patterns("__pycache__"))
+    folder = tmp_path / "configs" / "algorithm"
+    (folder / "plainly.yaml").write_text("defaults:\n  - override /hint@_global_.hint: none\n\n_target_: a.B\n")
+    (folder / "wholly.yaml").write_text(
+        "# @package _global_\ndefaults:\n  - override /hint: peer_shortest\n"
+        "teacher: stale(10)\nplace: assistant_prefix\nalgorithm:\n  _target_: a.B\n"
+    )
+    (folder / "variant.yaml").write_text(
+        "# @package _global_\ndefaults:\n  - wholly\n  - _self_\nalgorithm:\n  lam: 0.1\n"
+    )
+    with initialize_config_dir(version_base="1.3", config_dir=str(tmp_path / "configs")):
+
+        def of(*chosen):
+            cfg = compose("train", overrides=[f"experiment={experiment}", *chosen])
+            return cfg.hint.get("pick") or cfg.hint._target_.rpartition(".")[2], cfg.teacher, cfg.place
+
+        assert of("algorithm=plainly") == ("NoHint", "shared", "before_instructions")
+        assert of("algorithm=wholly") == ("shortest", "stale(10)", "assistant_prefix")
+        assert of("algorithm=variant") == ("shortest", "stale(10)", "assistant_prefix")
+        assert of("algorithm=plainly", "hint=peer") == ("PeerHint", "shared", "before_instructions")
+        users = ("hint=peer", "place=user_top", "teacher=frozen")
+        assert of("algorithm=wholly", *users) == ("PeerHint", "frozen", "user_top")
+
+
+@pytest.mark.parametrize("prompt", CHOICES["prompt"])
+def test_the_place_of_the_hint_reaches_the_renderer(prompt):
+    assert read("train", [f"prompt={prompt}", "place=user_top"]).prompt.place == "user_top"
+
+
+def test_the_words_of_the_hint_follow_the_wording_group():
+    cfg = read("train", ["experiment=household_demo", "wording.obs_chars=9"])
+    assert OmegaConf.to_container(cfg.hint.wording) == {"_target_": "sharpo.hints.attempt.TinyWording", "obs_chars": 9}
+    assert cfg.hint.wording == cfg.wording

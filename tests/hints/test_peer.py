@@ -125,7 +125,7 @@ def test_actions_only_and_short_observations(spoken):
     _, text = spoken(PeerHint(render="actions_only"), GROUP, 0)
     assert "saw" not in text.replace("saw:", "")
     assert "step 5: did: act4\n" in text
-    _, text = spoken(PeerHint(obs_chars=10), GROUP, 0)
+    _, text = spoken(PeerHint(wording=Wording(obs_chars=10)), GROUP, 0)
     assert "saw: saw0 long ...\n" in text
 
 
@@ -182,7 +182,7 @@ def test_clip_and_middle_out():
 @pytest.mark.parametrize(
     ("knobs", "field"),
     [({"pick": "best"}, "hint.pick must be one of first, shortest"), ({"render": "whole"}, "hint.render"),
-     ({"obs_chars": 0}, "hint.obs_chars"), ({"max_tokens": 0}, "hint.max_tokens"),
+     ({"max_tokens": 0}, "hint.max_tokens"),
      ({"fallback": "skill"}, "hint.fallback must be one of none, outcome_label")],
 )  # fmt: skip
 def test_bad_settings_name_their_field(knobs, field):
@@ -191,5 +191,7 @@ def test_bad_settings_name_their_field(knobs, field):
 
 
 def test_wording_with_an_unknown_field_is_refused():
-    with pytest.raises(ConfigError, match=r"hint.wording.step uses \['weather'\]"):
+    with pytest.raises(ConfigError, match=r"wording.step uses \['weather'\]"):
         Wording(step="{weather}")
+    with pytest.raises(ConfigError, match=r"wording.obs_chars must be >= 1 or null, got 0"):
+        Wording(obs_chars=0)

@@ -19,7 +19,7 @@ from sharpo.protocols import Request, TurnView
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SMALL = (
-    "~experiment", "name=test", "env._target_=word_env.WordEnv", "env.max_turns=3", "hint=peer_plain", "engine=hf",
+    "~experiment", "name=test", "env._target_=word_env.WordEnv", "env.max_turns=3", "wording=tiny", "engine=hf",
     "engine.max_context=128", "data.pool._target_=sharpo.rollout.env_pool.InlineEnvPool", "data.sizes.groups=4",
     "data.sizes.group_size=2", "data.budgets.turn_tokens=4", "model.path.width=32", "model.path.heads=1",
     "model.path.layers=2", "model.path.feed_forward=64",

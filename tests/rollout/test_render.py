@@ -240,7 +240,7 @@ def test_a_hint_goes_where_it_is_wanted_and_the_prompt_is_the_same(byte_renderer
 
 
 def test_an_unknown_place_is_refused(toy_tokenizer):
-    with pytest.raises(ConfigError, match=r"prompt.place must be one of before_instructions, .* got 'top'"):
+    with pytest.raises(ConfigError, match=r"place must be one of before_instructions, .* got 'top'"):
         Renderer(toy_tokenizer, style="append", template="household_plain", place="top")
 
 
