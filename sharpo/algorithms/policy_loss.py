@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import get_args
 
 from sharpo.errors import ConfigError
-from sharpo.functional.aggregate import Aggregation
+from sharpo.functional.aggregate import NORM_LENGTH_MODES, Aggregation
 from sharpo.functional.policy_loss import KlEstimator
 
 
@@ -22,7 +22,7 @@ class PolicyLoss:
         kl_estimator: ``k1``, ``k2`` or ``k3``: see :func:`sharpo.functional.policy_loss.kl_estimate`.
         entropy_coef: c_H; raise to keep the policy broad.
         aggregation: how tokens and rows weigh: see :func:`sharpo.functional.aggregate.aggregate`.
-        norm_length: tokens, the constant of ``seq-mean-token-sum-norm``; only with it.
+        norm_length: tokens, the constant L of ``seq-mean-token-sum-norm`` and ``seq-mean-token-const``; only there.
 
     Raises:
         ConfigError: when a value is out of range.
@@ -53,10 +53,10 @@ class PolicyLoss:
         if self.aggregation not in get_args(Aggregation):
             known = ", ".join(get_args(Aggregation))
             raise ConfigError(f"policy_loss.aggregation must be one of {known}; got {self.aggregation!r}")
-        if (self.aggregation == "seq-mean-token-sum-norm") != (self.norm_length is not None):
+        if (self.aggregation in NORM_LENGTH_MODES) != (self.norm_length is not None):
             raise ConfigError(
-                "policy_loss.norm_length (tokens) goes with aggregation=seq-mean-token-sum-norm, both or neither; "
-                f"got aggregation={self.aggregation!r}, norm_length={self.norm_length}"
+                f"policy_loss.norm_length (tokens) goes with aggregation={' or '.join(NORM_LENGTH_MODES)}, both or "
+                f"neither; got aggregation={self.aggregation} and norm_length={self.norm_length}"
             )
         if self.norm_length is not None and self.norm_length < 1:
             raise ConfigError(f"policy_loss.norm_length must be >= 1 token, got {self.norm_length}")

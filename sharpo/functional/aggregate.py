@@ -13,7 +13,10 @@ from torch import Tensor
 from sharpo.functional.masked import masked_mean, masked_sum
 from sharpo.shapes import expect
 
-Aggregation = Literal["token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm"]
+Aggregation = Literal[
+    "token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm", "seq-mean-token-const"
+]
+NORM_LENGTH_MODES: tuple[Aggregation, ...] = ("seq-mean-token-sum-norm", "seq-mean-token-const")
 
 
 def aggregate(
@@ -29,8 +32,9 @@ def aggregate(
     """Return this micro-batch's share of the update's loss, times ``averaging``.
 
     ``token-mean`` Σ m·x / N_tokens · ``seq-mean-token-sum`` Σ_rows Σ_t m·x / N_rows · ``seq-mean-token-mean``
-    Σ_rows (Σ_t m·x / Σ_t m) / N_rows · ``seq-mean-token-sum-norm`` Σ m·x / L with a constant L (Dr. GRPO,
-    arXiv 2503.20783; rows are not counted, so the gradient grows with their number).
+    Σ_rows (Σ_t m·x / Σ_t m) / N_rows · ``seq-mean-token-sum-norm`` Σ m·x / L with a constant L (rows are not counted,
+    so the gradient grows with their number) · ``seq-mean-token-const`` Σ_rows (Σ_t m·x / L) / N_rows (Dr. GRPO,
+    arXiv 2503.20783 §3.2: no length of a row enters its weight).
     N are the counts of the update; an update with nothing to train on gives 0.
 
     Args:
@@ -40,7 +44,7 @@ def aggregate(
         sequences: rows of the whole update with at least one trained token.
         averaging: micro-batches × ranks: what the trainer will divide by.
         mode: how tokens and rows weigh.
-        norm_length: L of ``seq-mean-token-sum-norm``, tokens.
+        norm_length: L of ``seq-mean-token-sum-norm`` and ``seq-mean-token-const``, tokens.
 
     Raises:
         ValueError: when the mode is unknown or needs a ``norm_length`` that is not given.
@@ -63,7 +67,8 @@ def aggregate(
         return masked_mean(x, mask, dim=1).sum() / max(sequences, 1) * averaging
     if norm_length is None or norm_length < 1:
         raise ValueError(f"aggregation {mode} needs norm_length >= 1 (tokens), got {norm_length}")
-    return masked_sum(x, mask) / norm_length * averaging
+    rows = 1 if mode == "seq-mean-token-sum-norm" else max(sequences, 1)
+    return masked_sum(x, mask) / (norm_length * rows) * averaging
 
 
 def token_share(x: Tensor, mask: Tensor, tokens: int) -> Tensor:

@@ -19,7 +19,7 @@ LOSSES = sorted(path.stem for path in (CONFIGS / "policy_loss").glob("*.yaml"))
 
 def build(algorithm, policy_loss="paper"):
     with initialize_config_dir(str(CONFIGS), version_base="1.3"):
-        config = compose(overrides=[f"+algorithm={algorithm}", f"+policy_loss={policy_loss}"])
+        config = compose("train", [f"algorithm={algorithm}", f"policy_loss={policy_loss}"])
     return instantiate(config.algorithm)
 
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from sharpo.functional.aggregate import aggregate, token_share
+from sharpo.functional.aggregate import NORM_LENGTH_MODES, aggregate, token_share
 
 X = torch.tensor([[1.0, 2.0, 3.0, 99.0], [4.0, 99.0, 99.0, 99.0]])
 MASK = torch.tensor([[True, True, True, False], [True, False, False, False]])
@@ -12,11 +12,12 @@ GOLDEN = {
     "seq-mean-token-sum": 5.0,  # (6 + 4)/2
     "seq-mean-token-mean": 3.0,  # (6/3 + 4/1)/2
     "seq-mean-token-sum-norm": 2.5,  # (6 + 4)/L, L = 4
+    "seq-mean-token-const": 1.25,  # (6/L + 4/L)/2
 }
 
 
 def norm_length(mode):
-    return 4 if mode == "seq-mean-token-sum-norm" else None
+    return 4 if mode in NORM_LENGTH_MODES else None
 
 
 @pytest.mark.parametrize("mode", GOLDEN)
