@@ -54,14 +54,23 @@ def check_choices(cfg: Mapping[str, Any], algorithm: Algorithm) -> None:
         )
 
 
-def find_checkpoint(wanted: str | None, runs: Path) -> str | None:
-    """Return the checkpoint's path; ``last`` is the newest ``last.ckpt`` of the runs beside this one.
+def find_checkpoint(wanted: str | None, runs: Path, own: Path | None = None) -> str | None:
+    """Return the path of a checkpoint.
+
+    Args:
+        wanted: a path; ``last`` = the newest ``last.ckpt`` of ``runs``; ``auto`` = the ``last.ckpt`` in ``own``, or none
+            when this run has not begun; None = none.
+        runs: the folder of the runs beside this one.
+        own: this run's folder.
 
     Raises:
         DataError: when there is none.
     """
     if wanted is None:
         return None
+    if wanted == "auto" and own is not None:
+        mine = own / "checkpoints" / "last.ckpt"
+        return str(mine) if mine.is_file() else None
     if wanted == "last":
         found = sorted(runs.glob("*/checkpoints/last.ckpt"), key=lambda path: path.stat().st_mtime)
         if not found:

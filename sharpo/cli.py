@@ -214,7 +214,7 @@ def train(cfg: DictConfig) -> float | None:
         return None
     hush()
     lightning.seed_everything(cfg.seed, workers=True, verbose=False)
-    checkpoint = find_checkpoint(cfg.ckpt, parts.run.parent)
+    checkpoint = find_checkpoint(cfg.ckpt, parts.run.parent, parts.run)
     module, data = parts.module(), parts.data()
     trainer = parts.trainer(checkpoint)
     if trainer.is_global_zero:
@@ -239,7 +239,7 @@ def evaluate(cfg: DictConfig) -> dict[str, Any]:
     if not parts.panels:
         raise ConfigError("eval needs a panel: choose panel=default or panel=small")
     hush()
-    checkpoint = find_checkpoint(cfg.ckpt, parts.run.parent)
+    checkpoint = find_checkpoint(cfg.ckpt, parts.run.parent, parts.run)
     trainer = parts.trainer()
     counted = next((c for c in trainer.callbacks if hasattr(c, "counts")), None)  # type: ignore[attr-defined]
     if counted is None:
