@@ -113,7 +113,7 @@ class RolloutBuffer(Dataset[tuple[Batch, Scores]]):
         self._sizes = [Update(int(t), int(n), averaging) for t, n in reduce(local, "sum").tolist()]
         width = sizes.score_rows or sizes.micro_rows
         order = sorted(range(len(self.rows)), key=lambda r: (self.rows[r].teacher_length, r))
-        self._score_plan = [order[i : i + width] for i in range(0, len(order), width)]
+        self._score_plan = [order[i : i + width] for i in range(0, len(order), width)] or [[]]
         self._scores: list[tuple[Tensor | None, Tensor | None, Tensor | None]] = [(None, None, None)] * len(self.rows)
         self._advantages: list[Tensor | None] = [None] * len(self.rows)
 
@@ -128,7 +128,10 @@ class RolloutBuffer(Dataset[tuple[Batch, Scores]]):
 
     # -- scoring ---------------------------------------------------------------------------------------------------
     def score_batches(self) -> list[Batch]:
-        """Return every row exactly once, in batches of about equal lengths; hinted rows carry their teacher row."""
+        """Return every row exactly once, in batches of about equal lengths; hinted rows carry their teacher row.
+
+        Without any row there is one batch of one zero-weight row, so that every rank has a pass to make.
+        """
         out = []
         for part in self._score_plan:
             rows = [self.rows[r] for r in part]
@@ -167,7 +170,7 @@ class RolloutBuffer(Dataset[tuple[Batch, Scores]]):
 
     def _check(self, i: int, grid: Tensor) -> None:
         part = self._score_plan[i]
-        shape = (len(part), max(len(self.rows[r]) for r in part))
+        shape = (max(1, len(part)), max((len(self.rows[r]) for r in part), default=1))
         if tuple(grid.shape) != shape:
             raise ValueError(f"RolloutBuffer: scoring batch {i} has shape {shape}, got {tuple(grid.shape)}")
 
