@@ -94,10 +94,13 @@ class SharpoModule(lightning.LightningModule):
         optimizer = self.make_optimizer(trained)
         if self.make_schedule is None:
             return optimizer
-        return {
-            "optimizer": optimizer,
-            "lr_scheduler": {"scheduler": self.make_schedule(optimizer), "interval": "step"},
-        }
+        schedule = {"scheduler": self.make_schedule(optimizer), "interval": "step"}
+        return {"optimizer": optimizer, "lr_scheduler": schedule}
+
+    @property
+    def hindsight(self) -> CausalPolicy | None:
+        """The copy that scores hinted rows; None = the policy itself does."""
+        return self._frozen[0] if self._frozen and self.teacher_weights.kind == "frozen" else self.teacher
 
     # -- the epoch ---------------------------------------------------------------------------------------------------
     def on_train_epoch_start(self) -> None:
@@ -118,7 +121,7 @@ class SharpoModule(lightning.LightningModule):
                 self.algorithm,
                 temperature=self.temperature,
                 device=self.device,
-                teacher=reference if self.teacher_weights.kind == "frozen" else self.teacher,
+                teacher=self.hindsight,
                 reference=reference,
                 gate=self.gate,
                 lockstep=self.device_mesh is not None,
@@ -138,10 +141,7 @@ class SharpoModule(lightning.LightningModule):
         return result.loss
 
     def configure_gradient_clipping(
-        self,
-        optimizer: Optimizer,
-        gradient_clip_val: float | None = None,
-        gradient_clip_algorithm: str | None = None,
+        self, optimizer: Optimizer, gradient_clip_val: float | None = None, gradient_clip_algorithm: str | None = None
     ) -> None:
         """Clip by the global norm; when it is not finite, drop the gradient and count the skipped update."""
         if gradient_clip_algorithm not in (None, "norm"):

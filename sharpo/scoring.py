@@ -16,7 +16,8 @@ from sharpo.functional.credit_report import multiplier_summary
 from sharpo.segments import Segments
 
 Policy = Callable[..., PolicyOutput]
-_Job = tuple[Tensor, Tensor, Tensor]
+Job = tuple[Tensor, Tensor, Tensor]
+"""One pass: token ids, attention and the tokens to score, (B, T) each."""
 
 
 class Gate(Protocol):
@@ -85,7 +86,7 @@ def score(
     batches = buffer.score_batches()
     teach = _rows_to_teach(batches, buffer.segments, algorithm, buffer.iteration)
     if algorithm.needs_scores:
-        run = _runner(temperature, device, lockstep)
+        run = runner(temperature, device, lockstep)
         scores = _passes(batches, teach, run, policy, teacher, reference, algorithm)
     else:
         scores = [Scores(torch.full(batch.token_ids.shape, torch.nan)) for batch in batches]
@@ -189,7 +190,7 @@ def _rows_to_teach(batches: list[Batch], segments: Segments, algorithm: Algorith
 def _passes(
     batches: list[Batch],
     teach: list[Tensor],
-    run: Callable[[Policy, list[_Job], _Job], list[Tensor]],
+    run: Callable[[Policy, list[Job], Job], list[Tensor]],
     policy: Policy,
     teacher: Policy | None,
     reference: Policy | None,
@@ -197,7 +198,7 @@ def _passes(
 ) -> list[Scores]:
     """Run all passes of one set of weights before those of another, so that sharded ranks stay together."""
     student = [(batch.token_ids, batch.attention, batch.action_mask) for batch in batches]
-    hinted = {i: _teacher_job(batches[i], rows) for i, rows in enumerate(teach) if rows.any()}
+    hinted = {i: teacher_job(batches[i], rows) for i, rows in enumerate(teach) if rows.any()}
     if teacher is None:
         logp = run(policy, [*student, *hinted.values()], student[0])
     else:
@@ -217,7 +218,7 @@ def _passes(
     return scores
 
 
-def _teacher_job(batch: Batch, rows: Tensor) -> _Job:
+def teacher_job(batch: Batch, rows: Tensor) -> Job:
     """Return the hinted rows and the sampled tokens' mask, shifted to the right-aligned columns."""
     assert batch.teacher_token_ids is not None
     assert batch.teacher_attention is not None
@@ -227,8 +228,12 @@ def _teacher_job(batch: Batch, rows: Tensor) -> _Job:
     return batch.teacher_token_ids[rows], attention, mask
 
 
-def _runner(temperature: float, device: torch.device | str, lockstep: bool) -> Callable[..., list[Tensor]]:
-    def run(scorer: Policy, jobs: list[_Job], filler: _Job) -> list[Tensor]:
+def runner(
+    temperature: float, device: torch.device | str, lockstep: bool
+) -> Callable[[Policy, list[Job], Job], list[Tensor]]:
+    """Return ``run(policy, jobs, filler) -> log-probabilities``; in lockstep all ranks make as many passes."""
+
+    def run(scorer: Policy, jobs: list[Job], filler: Job) -> list[Tensor]:
         most = torch.tensor(len(jobs), device=device)
         if lockstep:  # agree before the first pass: with sharded weights every pass is a collective of its own
             distributed.all_reduce(most, op=distributed.ReduceOp.MAX)

@@ -11,6 +11,7 @@ from sharpo.functional.credit_report import credit_diagnostics
 
 @dataclass(frozen=True)
 class Table:
+    episode: Tensor
     length: Tensor
     success: Tensor
     hinted: Tensor
@@ -21,6 +22,7 @@ class Table:
 
 
 TABLE = Table(
+    episode=torch.tensor([0, 0, 1, 1]),
     length=torch.tensor([1, 2, 4, 4]),
     success=torch.tensor([True, True, False, False]),
     hinted=torch.tensor([True, True, True, False]),
