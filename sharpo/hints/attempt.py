@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import dataclass
 from string import Formatter
 from typing import ClassVar
 
 from sharpo.errors import ConfigError
+
+Tokenize = Callable[[str], list[int]]
 
 _STEP = {"n", "action", "observation", "result"}
 _FIELDS = {
@@ -16,8 +20,8 @@ _FIELDS = {
     "omitted": {"count"},
     "closing": set(),
     "supposed": set(),
-    "succeeded": {"observation"},
-    "failed": {"observation"},
+    "succeeded": {"observation", "score"},
+    "failed": {"observation", "score"},
     "do": set(),
     "avoid": set(),
     "item": {"action"},
@@ -35,7 +39,7 @@ class Wording:
         omitted: in place of ``{count}`` steps that were left out.
         closing: after an attempt, and after the lists of a contrast.
         supposed: the whole hint of ``fallback=outcome_label``: the attempt is supposed to succeed.
-        succeeded: the whole hint of a successful outcome; field ``{observation}``, the last one.
+        succeeded: the whole hint of a successful outcome; fields ``{observation}``, the last one, and ``{score}``.
         failed: the same of a failed one.
         do: before the actions that only successful attempts took.
         avoid: before the actions that only failed attempts took.
@@ -113,3 +117,28 @@ def middle_out(count: int) -> list[int]:
     """
     middle = (count - 1) / 2
     return sorted(range(count), key=lambda i: (abs(i - middle), i))
+
+
+def shorten(text: Callable[[int], str], levels: range, budget: int, tokenize: Tokenize) -> tuple[tuple[int, ...], bool]:
+    """Return the ids of the first level that fits the budget, () when none does, and whether it was not the first.
+
+    Args:
+        text: the hint at a level; a higher level is shorter.
+        levels: from everything to the least that makes sense.
+        budget: tokens.
+        tokenize: text to ids.
+
+    Example:
+        >>> shorten(lambda level: "abcdef"[: 6 - level], range(5), 3, lambda text: [ord(c) for c in text])
+        ((97, 98, 99), True)
+    """
+    found: dict[int, tuple[int, ...]] = {}
+
+    def fits(level: int) -> bool:
+        found[level] = tuple(tokenize(text(level)))
+        return len(found[level]) <= budget
+
+    if fits(levels[0]):
+        return found[levels[0]], False
+    at = bisect_left(levels, True, key=fits)
+    return (() if at == len(levels) else found[levels[at]]), True

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable
 from typing import Literal, get_args
 
 from sharpo.episode import Episode, EpisodeGroup, Turn
 from sharpo.errors import ConfigError
-from sharpo.hints.attempt import Wording, clip, middle_out
+from sharpo.hints.attempt import Tokenize, Wording, clip, middle_out, shorten
 from sharpo.protocols import Hint
 from sharpo.seeding import derive
 
 Pick = Literal["first", "shortest", "random", "closest_obs", "all_concat"]
 Render = Literal["obs_action", "actions_only", "full"]
 Fallback = Literal["none", "outcome_label"]
-Tokenize = Callable[[str], list[int]]
 
 
 class PeerHint:
@@ -115,14 +112,7 @@ class PeerHint:
         first = len(turns) if self.render == "actions_only" else 0
         levels = range(first, len(turns) + max(0, len(turns) - 2) + 1)
 
-        def ids(level: int) -> tuple[int, ...]:
-            return tuple(tokenize(self._text(turns, order, level)))
-
-        whole = ids(first)
-        if len(whole) <= budget:
-            return whole, False
-        at = bisect_left(levels, True, key=lambda level: len(ids(level)) <= budget)
-        return (() if at == len(levels) else ids(levels[at])), True
+        return shorten(lambda level: self._text(turns, order, level), levels, budget, tokenize)
 
     def _text(self, turns: list[Turn], order: list[int], level: int) -> str:
         """Return the attempt with ``level`` things left out: first observations, then steps, from the middle."""
