@@ -17,12 +17,12 @@ ONLY = {
     "tokenizers": ["sharpo/policy/"],
     "lightning": ["sharpo/module.py", "sharpo/rollout/datamodule.py", "callbacks/", "sharpo/cli.py"],
     "hydra": ["sharpo/cli.py"],
-    "omegaconf": ["sharpo/cli.py"],
+    "omegaconf": ["sharpo/cli.py", "sharpo/sweep.py"],
     "wandb": ["callbacks/"],
     "gymnasium": ["sharpo/env.py", "envs/"],
     "textworld": ["envs/"],
     "alfworld": ["envs/"],
-    "matplotlib": ["callbacks/", "sharpo/credit_check.py", "sharpo/demo.py"],
+    "matplotlib": ["callbacks/", "sharpo/compare.py", "sharpo/credit_check.py", "sharpo/demo.py"],
 }
 
 # part of the package -> the parts of sharpo it may import
@@ -46,10 +46,13 @@ ALLOWED = {
         "seeding", "shapes",
     },
     "sharpo/scoring.py": {"algorithms", "batch", "segments", "functional", "engine", "policy", "rollout", "errors"},
+    "sharpo/control.py": {"batch", "functional", "rollout", "scoring", "seeding"},
     "sharpo/module.py": {"algorithms", "batch", "segments", "engine", "policy", "scoring", "rollout", "errors"},
     "sharpo/metrics.py": {"episode"},
     "envs/": {"env", "envs", "episode", "errors", "seeding"},
-    "callbacks/": {"callbacks", "metrics", "stats", "episode", "batch", "errors"},
+    "callbacks/": {
+        "callbacks", "metrics", "stats", "episode", "batch", "errors", "control", "scoring", "functional",
+    },
 }  # fmt: skip
 
 
