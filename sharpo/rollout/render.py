@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal, get_args
 
 from sharpo.env import ActionFormat, Observed, ParsedAction
@@ -15,6 +16,8 @@ from sharpo.rollout.spans import token_spans
 Style = Literal["append", "windowed"]
 Place = Literal["before_instructions", "user_top", "assistant_prefix", "before_chat_template"]
 
+_CACHED = 4096
+"""Texts and token runs whose ids and text are remembered: games and small models say the same things often."""
 _PROBE = ("alpha probe one", "<think>beta probe</think>two", "gamma probe three", "delta four", "epsilon probe five")
 
 
@@ -72,6 +75,8 @@ class Renderer:
             raise ConfigError(f"prompt.template={template}: a line {{hint}} must say where a hint is spliced in")
         self.path = str(tokenizer_path)
         self._tokenizer = _load(self.path)
+        self._ids_of = lru_cache(_CACHED)(self._encode_now)
+        self._text_of = lru_cache(_CACHED)(self._decode_now)
         self._close, self._suffix = self._read_chat_template()
         close_ids = self._encode(self._close)
         if not close_ids or close_ids[0] not in self._tokenizer.all_special_ids:
@@ -134,7 +139,7 @@ class Renderer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of token ids, special tokens included."""
-        return str(self._tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False))
+        return self._text_of(tuple(ids))
 
     def text(self, action_ids: Sequence[int]) -> str:
         """Return the text of sampled ids without the stop token."""
@@ -153,7 +158,13 @@ class Renderer:
         return action_ids[:-1] if action_ids and action_ids[-1] in self.turn_end else action_ids
 
     def _encode(self, text: str) -> list[int]:
-        return list(self._tokenizer.encode(text, add_special_tokens=False))
+        return list(self._ids_of(text))
+
+    def _encode_now(self, text: str) -> tuple[int, ...]:
+        return tuple(self._tokenizer.encode(text, add_special_tokens=False))
+
+    def _decode_now(self, ids: tuple[int, ...]) -> str:
+        return str(self._tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
     # -- the chat template -----------------------------------------------------------------------------------------
     def _chat(self, messages: Sequence[tuple[str, str]]) -> str:
