@@ -6,11 +6,9 @@ import functools
 import importlib.util
 import inspect
 import json
-import logging
 import os
 import sys
 import traceback
-import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,9 +21,11 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from sharpo import overrides, plan, stats
-from sharpo.checks import check_choices, find_checkpoint, logged_run
+from sharpo import compare, overrides, plan, stats, sweep
+from sharpo.checks import check_choices, check_values, find_checkpoint, logged_run
 from sharpo.errors import ConfigError, DataError, SharpoError
+from sharpo.logged import logged_config, without_secrets
+from sharpo.quiet import hush
 
 CONFIGS = "sharpo.configs"
 RUN = "SHARPO_RUN"
@@ -95,17 +95,19 @@ class Parts:
         self.cfg = cfg
         self.plain: dict[str, Any] = OmegaConf.to_container(cfg, resolve=True)  # type: ignore[assignment]
         self.run = Path(cfg.paths.run)
-        self.algorithm = build(cfg.algorithm, "algorithm")
-        self.hint = build(cfg.hint, "hint")
-        self.panels = {name: build(node, f"panel.{name}") for name, node in cfg.panel.items()}
         place = str(cfg.env._target_).rpartition(".")[0]
         if place.startswith("sharpo.envs.") and importlib.util.find_spec(place) is None:
             raise ConfigError(f"env: {place} is not part of this version yet; choose env=household or env=alfworld")
+        check_values(self.plain)
+        self.algorithm = build(cfg.algorithm, "algorithm")
+        self.hint = build(cfg.hint, "hint")
+        self.panels = {name: build(node, f"panel.{name}") for name, node in cfg.panel.items()}
         self.make_env: Callable[[], Any] = build(cfg.env, "env", partial=True)
         self.env = build(cfg.env, "env")
         self.sizes = build(cfg.data.sizes, "data.sizes")
         self.budgets = build(cfg.data.budgets, "data.budgets")
         check_choices(self.plain, self.algorithm)
+        self.logged = logged_config(self.plain, self.algorithm)
         self.env.num_tasks("train")  # an environment without its data says so here
 
     @property
@@ -141,7 +143,7 @@ class Parts:
             teacher=cfg.teacher,
             gate=None if cfg.gate is None else build(cfg.gate, "gate"),
         )
-        module.save_hyperparameters(self.plain)
+        module.save_hyperparameters(self.logged)
         return module
 
     def data(self) -> Any:
@@ -197,15 +199,6 @@ class Parts:
         )
 
 
-def hush() -> None:
-    """Keep what says nothing to a user off the terminal: Lightning's tips, and a warning about its own internals."""
-    for name in ("utilities.rank_zero", "trainer.connectors.checkpoint_connector"):
-        logging.getLogger(f"lightning.pytorch.{name}").setLevel(logging.WARNING)
-    warnings.filterwarnings("ignore", "`isinstance\\(treespec, LeafSpec\\)` is deprecated", FutureWarning)
-    # a single process has a process group once vLLM runs in it; with more, every value here is synchronised already
-    warnings.filterwarnings("ignore", r"It is recommended to use `self\.log\(.*sync_dist=True", UserWarning)
-
-
 def train(cfg: DictConfig) -> float | None:
     """Validate, fit and return the swept metric (``swept``), None when it was never logged."""
     parts = Parts(cfg)
@@ -219,9 +212,10 @@ def train(cfg: DictConfig) -> float | None:
     trainer = parts.trainer(checkpoint)
     if trainer.is_global_zero:
         parts.run.mkdir(parents=True, exist_ok=True)
-        (parts.run / "config.yaml").write_text(OmegaConf.to_yaml(cfg), encoding="utf-8")
+        public = OmegaConf.create(without_secrets(parts.plain))
+        (parts.run / "config.yaml").write_text(OmegaConf.to_yaml(public), encoding="utf-8")
     for logger in trainer.loggers:
-        logger.log_hyperparams(parts.plain)
+        logger.log_hyperparams(parts.logged)
     os.environ[RUN] = str(parts.run)
     try:
         trainer.fit(module, datamodule=data, ckpt_path=checkpoint, weights_only=True)
@@ -258,7 +252,9 @@ def main(run: Callable[[DictConfig], Any] = train, config_name: str = "train") -
     """Run from the command line: a user's mistake is one message on stderr and exit code 2."""
     arguments = sys.argv[1:]
     try:
-        if overrides.wants_hydra(arguments):
+        if arguments[:1] == ["--saved"]:
+            run(sweep.saved(*arguments[1:]))
+        elif overrides.wants_hydra(arguments):
             _with_hydra(run, config_name)
         else:
             os.environ.setdefault("HYDRA_FULL_ERROR", "1")
@@ -274,13 +270,21 @@ def _with_hydra(run: Callable[[DictConfig], Any], config_name: str) -> None:
     """Let Hydra drive: sweeps (``-m``, ``hparams_search=``), ``--help``, ``--cfg``, shell completion."""
     import hydra
     from hydra.core.hydra_config import HydraConfig
+    from hydra.types import RunMode
+
+    launched = sweep.Sweep()
 
     def job(cfg: DictConfig) -> Any:
-        with_folder = OmegaConf.merge(cfg, {"paths": {"run": HydraConfig.get().runtime.output_dir}})
+        launch = HydraConfig.get()
+        if run is train and launch.mode is RunMode.MULTIRUN and not cfg.get("plan"):
+            return launched.member(cfg, Path(launch.sweep.dir), list(launch.overrides.task))
+        with_folder = OmegaConf.merge(cfg, {"paths": {"run": launch.runtime.output_dir}})
         assert isinstance(with_folder, DictConfig)
         return run(with_folder)
 
     hydra.main(version_base="1.3", config_path=f"pkg://{CONFIGS}", config_name=config_name)(job)()
+    if launched.members:
+        compare.close(launched.members)
 
 
 if __name__ == "__main__":
