@@ -90,10 +90,63 @@ def random_problem(seed=0, rows=4, width=9, segments=6):
     return table, batch, scores, PolicyOutput(logp, uniform(rows, width))
 
 
+def make_tokens(gaps, base, *, selected=None, **columns):
+    """A scored table and a batch with one row for each segment: a context token, then the tokens of its span.
+
+    ``gaps[k]`` are the gaps of the tokens of segment k; the teacher has not read rows of segments not selected.
+    """
+    length = [len(g) for g in gaps]
+    table = make_segments([sum(g) / len(g) for g in gaps], base, length, selected=selected, **columns)
+    rows, width = len(gaps), max(length) + 1
+    mask = torch.arange(width)[None] <= torch.tensor(length)[:, None]
+    gap = torch.tensor([[0.0, *g, *[0.0] * (width - 1 - len(g))] for g in gaps])
+    attention = mask.clone()
+    mask[:, 0] = False
+    student = torch.full((rows, width), -1.0)
+    batch = Batch(
+        token_ids=torch.zeros(rows, width, dtype=torch.int64), attention=attention, action_mask=mask,
+        span_mask=mask.clone(), segment_index=torch.where(mask, torch.arange(rows)[:, None], -1),
+        behaviour_logp=student, update=Update(int(mask.sum()), rows), policy_version=0,
+    )  # fmt: skip
+    teacher = torch.where(table.selected[:, None], student + gap, torch.tensor(float("nan")))
+    return table, batch, Scores(student, teacher)
+
+
 def credited(batch, scores, table, algorithm, iteration=0):
     """Run the stages up to the update."""
     credit = algorithm.credit(table, iteration)
     return replace(batch, advantages=algorithm.advantages([batch], [scores], table, credit, iteration)[0])
+
+
+def taught_problem(logp, teacher, *, old=None, poison=float("nan")):
+    """A row with a hint (prompt, the given action tokens, padding) and a row without one, whose action is one token.
+
+    ``Batch.update`` counts the hinted row's tokens only, so that a mean is the mean over them.
+    """
+    n = len(logp)
+    mask = torch.zeros(2, n + 2, dtype=torch.bool)
+    mask[0, 1 : n + 1] = mask[1, 1] = True
+    attention = mask.clone()
+    attention[:, 0] = True
+
+    def grid(values, other):
+        out = torch.full((2, n + 2), poison)
+        out[0, 1 : n + 1], out[1, 1] = torch.as_tensor(values), other
+        return out
+
+    batch = Batch(
+        token_ids=torch.zeros(2, n + 2, dtype=torch.int64),
+        attention=attention,
+        action_mask=mask,
+        span_mask=mask,
+        segment_index=torch.where(mask, torch.tensor([[0], [1]]), -1),
+        behaviour_logp=torch.full((2, n + 2), poison),
+        update=Update(tokens=n, sequences=2),
+        policy_version=0,
+        advantages=grid([0.0] * n, 0.0),
+    )
+    scores = Scores(grid(logp if old is None else old, -1.0), grid(teacher, float("nan")))
+    return batch, scores, PolicyOutput(grid(logp, -1.0).requires_grad_())
 
 
 @pytest.fixture
@@ -105,7 +158,9 @@ def toys():
         group = staticmethod(make_group)
         segments = staticmethod(make_segments)
         problem = staticmethod(random_problem)
+        tokens = staticmethod(make_tokens)
         credited = staticmethod(credited)
+        taught = staticmethod(taught_problem)
         plain = PolicyLoss()
 
     return Toys
