@@ -11,6 +11,8 @@ from lightning.pytorch.loggers import WandbLogger
 
 from sharpo.episode import Episode
 
+COLUMNS = ("iteration", "task", "family", "success", "score", "turns", "ended", "transcript")
+
 
 class EpisodeTable(Callback):
     """Writes the first episodes of the first panel at each validation, from the first process.
@@ -54,8 +56,14 @@ class EpisodeTable(Callback):
         stem.with_suffix(".jsonl").write_text(lines, encoding="utf-8")
         for logger in trainer.loggers:
             if isinstance(logger, WandbLogger):
-                rows = [[e.task.id, e.task.family, e.outcome.success, len(e.turns), as_text(e)] for e in self._kept]
-                logger.log_table("val/episodes", ["task", "family", "success", "turns", "transcript"], rows)
+                logger.log_table("val/episodes", list(COLUMNS), list(map(as_row, self._kept)), step=trainer.global_step)
+
+
+def as_row(episode: Episode) -> list[Any]:
+    """Return the values of ``COLUMNS``."""
+    task, outcome = episode.task, episode.outcome
+    numbers = [outcome.success, outcome.score, len(episode.turns)]
+    return [episode.policy_version, task.id, task.family, *numbers, outcome.reason, as_text(episode)]
 
 
 def as_text(episode: Episode) -> str:

@@ -143,7 +143,7 @@ class Parts:
             teacher=cfg.teacher,
             gate=None if cfg.gate is None else build(cfg.gate, "gate"),
         )
-        module.save_hyperparameters(self.logged)
+        module.save_hyperparameters(self.logged, logger=False)
         return module
 
     def data(self) -> Any:
@@ -238,6 +238,8 @@ def evaluate(cfg: DictConfig) -> dict[str, Any]:
     counted = next((c for c in trainer.callbacks if hasattr(c, "counts")), None)  # type: ignore[attr-defined]
     if counted is None:
         raise ConfigError("eval counts with callbacks.success: choose callbacks=eval")
+    for logger in trainer.loggers:
+        logger.log_hyperparams(parts.logged)
     trainer.validate(parts.module(), datamodule=parts.data(), ckpt_path=checkpoint, verbose=False, weights_only=True)
     result = {"model": parts.path, "ckpt": checkpoint, "panels": stats.summary(counted.counts)}  # type: ignore[attr-defined]
     if trainer.is_global_zero:
