@@ -24,7 +24,7 @@ class GraphGpo(Gigpo):
     Args:
         gamma: γ in (0, 1].
         episode_weight: w_E >= 0.
-        goal_value: c > 0, what the last step is worth; it matters beside penalties and without ``baseline.norm_by_std``.
+        goal_value: c > 0, the last step's worth; it matters beside penalties and without ``baseline.norm_by_std``.
         normalize_distance: R_k = c·γ^{d(next) − d(here) + 1}: what counts is the step, not how near it was made.
     """
 
