@@ -8,8 +8,54 @@ from typing import Any
 
 import torch
 
+from sharpo import typed
 from sharpo.algorithms.base import Algorithm
 from sharpo.errors import ConfigError, DataError
+
+_OWN: dict[str, Any] = {  # the settings that belong to no part
+    "name": str,
+    "seed": int,
+    "temperature": float,
+    "teacher": str,
+    "validate_first": bool,
+    "ckpt": str | None,
+    "swept": str,
+}
+_AT_LEAST_1 = ("max_epochs", "accumulate_grad_batches", "check_val_every_n_epoch", "num_nodes")
+
+
+def check_values(cfg: Mapping[str, Any]) -> None:
+    """Refuse values of a wrong type, or out of the range in which the program can honour them.
+
+    Raises:
+        ConfigError: naming the field, the value and what is allowed.
+    """
+    for name, hint in _OWN.items():
+        if not typed.fits(cfg[name], hint):
+            raise ConfigError(f"{name} must be {typed.words(hint)}, got {cfg[name]!r}")
+    typed.check(cfg)
+    if not 0 <= cfg["seed"] < 2**32:
+        raise ConfigError(f"seed={cfg['seed']}: must be 0 to {2**32 - 1}")
+    if not cfg["name"].strip() or Path(cfg["name"]).is_absolute() or ".." in Path(cfg["name"]).parts:
+        raise ConfigError(f"name={cfg['name']!r}: it names the run's folder inside paths.root; give a plain name")
+    for name, value in cfg["paths"].items():
+        if not isinstance(value, str) or not value.strip():
+            raise ConfigError(f"paths.{name}={value!r}: must be a folder")
+    trainer = cfg["trainer"]
+    for name in _AT_LEAST_1:
+        value = trainer.get(name, 1)
+        if value is None or value < 1:
+            raise ConfigError(f"trainer.{name}={value}: must be a whole number of at least 1")
+    if "max_epochs" not in trainer:
+        raise ConfigError("trainer.max_epochs has no value: give the number of iterations")
+    clip = trainer.get("gradient_clip_val")
+    if clip is not None and clip <= 0:
+        raise ConfigError(f"trainer.gradient_clip_val={clip}: must be above 0, or null for no clipping")
+    if trainer.get("gradient_clip_algorithm", "norm") not in (None, "norm"):
+        raise ConfigError(
+            f"trainer.gradient_clip_algorithm={trainer['gradient_clip_algorithm']}: only the global norm clips "
+            "here; leave it out"
+        )
 
 
 def check_choices(cfg: Mapping[str, Any], algorithm: Algorithm) -> None:
@@ -24,7 +70,7 @@ def check_choices(cfg: Mapping[str, Any], algorithm: Algorithm) -> None:
     on_gpu = torch.cuda.is_available() and trainer.get("accelerator") != "cpu"
     if strategy.endswith("FSDPStrategy") and not on_gpu:
         raise ConfigError("strategy=fsdp needs a GPU; on a CPU use strategy=fsdp2 (or ddp, single)")
-    if not isinstance(devices, int):
+    if not isinstance(devices, int) or isinstance(devices, bool):
         raise ConfigError(f"trainer.devices={devices}: give a number, since groups are dealt to processes")
     many = devices * trainer.get("num_nodes", 1) > 1
     if many and strategy == "auto":
@@ -58,8 +104,8 @@ def find_checkpoint(wanted: str | None, runs: Path, own: Path | None = None) -> 
     """Return the path of a checkpoint.
 
     Args:
-        wanted: a path; ``last`` = the newest ``last.ckpt`` of ``runs``; ``auto`` = the ``last.ckpt`` in ``own``, or none
-            when this run has not begun; None = none.
+        wanted: a path; ``last`` = the newest ``last.ckpt`` of ``runs``; ``auto`` = the ``last.ckpt`` in ``own``, or
+            none when this run has not begun; None = none.
         runs: the folder of the runs beside this one.
         own: this run's folder.
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import difflib
 import inspect
-import pkgutil
+import itertools
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import resources
 from typing import Any
 
 from sharpo.errors import ConfigError
+from sharpo.typed import resolve
 
 
 def choices(package: str = "sharpo.configs") -> dict[str, list[str]]:
@@ -37,7 +38,7 @@ def split(arguments: Sequence[str], groups: Mapping[str, list[str]]) -> tuple[li
     chosen, values = [], []
     for argument in arguments:
         key, equals, value = argument.partition("=")
-        if not equals and not key.startswith("~"):
+        if not key.strip("+~ ") or (not equals and not key.startswith("~")):
             raise ConfigError(f"{argument!r} is not of the form key=value, for example experiment=household_demo")
         group = key.lstrip("+~").partition("@")[0]
         if group not in groups:
@@ -51,19 +52,25 @@ def split(arguments: Sequence[str], groups: Mapping[str, list[str]]) -> tuple[li
 
 
 HYDRA_FUNCTIONS = ("bool", "choice", "float", "glob", "int", "interval", "range", "shuffle", "sort", "str", "tag")
-_CALL = re.compile(r"(\w+)\([\w.]*\)")
+_CALL = re.compile(r"(\w+)\([^(),'\"]*\)")
+_TEXT = re.compile(r"[^\[{'\"][^,'\"{}\[\]]*")  # neither quoted, nor a list, a mapping or a sweep
+_FOREIGN = re.compile(r"[^\w\s/\\+.$%*@?|:-]|[^\x00-\x7f]")  # what Hydra reads in quotes alone
 
 
 def quoted(setting: str) -> str:
-    """Return ``key='name(N)'`` for ``key=name(N)``, which Hydra would take for a function of its own.
+    """Return ``key='value'`` for a value that Hydra reads only in quotes: ``name(N)``, a path with ``=`` or ``é``.
 
     Example:
         >>> quoted("algorithm.lambda_schedule=linear_to_zero(50)")
         "algorithm.lambda_schedule='linear_to_zero(50)'"
+        >>> quoted("ckpt=runs/épreuve/epoch=3.ckpt"), quoted("seed=range(3)"), quoted("seed=1,2")
+        ("ckpt='runs/épreuve/epoch=3.ckpt'", 'seed=range(3)', 'seed=1,2')
     """
     key, equals, value = setting.partition("=")
     called = _CALL.fullmatch(value)
-    return f"{key}{equals}'{value}'" if called and called.group(1) not in HYDRA_FUNCTIONS else setting
+    if value.partition("(")[0] in HYDRA_FUNCTIONS and value.endswith(")"):
+        return setting
+    return f"{key}{equals}'{value}'" if called or (_TEXT.fullmatch(value) and _FOREIGN.search(value)) else setting
 
 
 def repaired(composed: Mapping[str, Any], values: Iterable[str]) -> list[str]:
@@ -78,8 +85,9 @@ def repaired(composed: Mapping[str, Any], values: Iterable[str]) -> list[str]:
     """
     out = []
     for setting in map(quoted, values):
-        key = setting.partition("=")[0]
-        if key[0] in "+~" or key.startswith("hydra."):
+        key = setting.partition("=")[0].lstrip("+").strip()
+        forced = setting.startswith("+")
+        if key.startswith(("~", "hydra.")):
             out.append(setting)
             continue
         node: Any = composed
@@ -90,7 +98,9 @@ def repaired(composed: Mapping[str, Any], values: Iterable[str]) -> list[str]:
                 continue
             target = node.get("_target_") if isinstance(node, Mapping) else None
             if depth == len(parts) - 1 and target is not None and takes(target, part):
-                setting = f"++{setting}"
+                setting = f"++{setting.lstrip('+')}"
+                break
+            if forced and depth and target is None:  # a new part of a group that names its parts
                 break
             known = sorted({*(node if isinstance(node, Mapping) else ()), *parameters(target)} - {"_target_"})
             where = ".".join(parts[:depth]) or "the configuration"
@@ -99,14 +109,41 @@ def repaired(composed: Mapping[str, Any], values: Iterable[str]) -> list[str]:
     return out
 
 
+def for_hydra(arguments: Sequence[str], composed: Callable[[list[str]], Mapping[str, Any]]) -> list[str]:
+    """Return a command line that Hydra drives with its settings repaired, as :func:`repaired` does, for every choice.
+
+    Args:
+        arguments: the command line; flags and settings of Hydra's own pass through.
+        composed: the configuration of the chosen groups as plain values, ``composed(choices)``.
+    """
+    groups = choices()
+    own = ("-", "hydra", "+hydra")
+    swept = [a for a in arguments if not a.startswith((*own, "hparams_search=")) and ("=" in a or a.startswith("~"))]
+    grouped = [a for a in swept if a.partition("=")[0].lstrip("+~").partition("@")[0] in groups]
+    values = [a for a in swept if a not in grouped]
+    options = [
+        [f"{key}={one.strip()}" for one in value.split(",")] if equals else [a]
+        for a in grouped
+        if "(" not in a
+        for key, equals, value in [a.partition("=")]
+    ]
+    mended = values
+    for chosen in itertools.product(*options):
+        split(chosen, groups)
+        forms = repaired(composed(list(chosen)), values)
+        mended = [
+            form if form.startswith("++") or old == value else old
+            for form, old, value in zip(forms, mended, values, strict=True)
+        ]
+    by_value = dict(zip(values, mended, strict=True))
+    return [by_value.get(argument, argument) for argument in arguments]
+
+
 def parameters(target: str | None) -> list[str]:
     """Return the names that a target's constructor takes; none without a target."""
     if target is None:
         return []
-    try:
-        return [name for name in inspect.signature(pkgutil.resolve_name(target)).parameters if name != "self"]
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(f"_target_={target} cannot be imported: {error}") from error
+    return [name for name in inspect.signature(resolve(target)).parameters if name != "self"]
 
 
 def takes(target: str, name: str) -> bool:
