@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal, get_args
 
 from sharpo.episode import Episode, EpisodeGroup, Turn
 from sharpo.errors import ConfigError
 from sharpo.hints.attempt import Tokenize, Wording, clip, middle_out, shorten
+from sharpo.hints.memory import Memory
+from sharpo.hints.skill import SkillHint
 from sharpo.protocols import Hint
 from sharpo.seeding import derive
 
 Pick = Literal["first", "shortest", "random", "closest_obs", "all_concat"]
 Render = Literal["obs_action", "actions_only", "full"]
-Fallback = Literal["none", "outcome_label"]
+Fallback = Literal["none", "outcome_label", "replay_buffer", "skills"]
 
 
 class PeerHint:
@@ -29,7 +32,10 @@ class PeerHint:
         max_tokens: budget of the whole hint in tokens.
         wording: the sentences; see :class:`~sharpo.hints.attempt.Wording`.
         seed: of the random pick.
-        fallback: without a successful peer: ``none``, or ``outcome_label``: a sentence that supposes success.
+        fallback: without a successful peer: ``none``; ``outcome_label``, a sentence that supposes success;
+            ``replay_buffer``, the last successful attempt at this task of an earlier iteration; or ``skills``.
+        remember: tasks whose last success is kept for ``replay_buffer``; the oldest goes first.
+        skills: whose skill texts; see :class:`~sharpo.hints.skill.SkillHint`.
     """
 
     def __init__(
@@ -40,6 +46,8 @@ class PeerHint:
         wording: Wording | None = None,
         seed: int = 0,
         fallback: Fallback = "none",
+        remember: int = 1024,
+        skills: str | None = None,
     ) -> None:
         for name, value, kind in (("pick", pick, Pick), ("render", render, Render), ("fallback", fallback, Fallback)):
             if value not in get_args(kind):
@@ -49,14 +57,25 @@ class PeerHint:
         self.pick, self.render, self.fallback = pick, render, fallback
         self.max_tokens, self.seed = max_tokens, seed
         self.wording = wording or Wording()
+        self.memory = Memory(remember) if fallback == "replay_buffer" else None
+        """Earlier successes; None when they are not asked for."""
+        if fallback == "skills" and skills is None:
+            raise ConfigError("hint.fallback=skills needs texts: choose hint=peer_or_skill, or give hint.skills")
+        self._skill = SkillHint(skills, "own", max_tokens, wording) if fallback == "skills" and skills else None
         self._group: EpisodeGroup | None = None
         self._built: dict[tuple[tuple[int, ...], int], Hint] = {}
+        """Of one group, by its peers and the budget; no peers = the remembered attempt."""
 
     def build(self, group: EpisodeGroup, member: int, tokenize: Tokenize, room: int | None = None) -> Hint | None:
         """Return the hint for ``group.episodes[member]``; see :class:`sharpo.protocols.HintBuilder`."""
         peers = self.peers(group, member)
-        if not peers:
-            return None if self.fallback == "none" else self._supposed(room, tokenize)
+        if not peers and self.fallback == "skills":
+            assert self._skill is not None
+            return self._skill.build(group, member, tokenize, room)
+        if not peers and self.fallback == "outcome_label":
+            return self._supposed(room, tokenize)
+        if not peers and (self.memory is None or self.memory.of(group.task.id) is None):
+            return None
         if self._group is not group:
             self._group, self._built = group, {}
         hint = self._once(peers, self.max_tokens, tokenize)
@@ -66,8 +85,29 @@ class PeerHint:
         """Return the hint of these peers in a budget, built once for its group."""
         if (peers, budget) not in self._built:
             assert self._group is not None
-            self._built[peers, budget] = self._of([self._group.episodes[peer] for peer in peers], budget, tokenize)
+            kept = None if self.memory is None or peers else self.memory.of(self._group.task.id)
+            if kept is None:
+                hint = self._of([self._group.episodes[peer] for peer in peers], budget, tokenize)
+            else:
+                hint = self._replayed(kept, budget, tokenize)
+            self._built[peers, budget] = hint
         return self._built[peers, budget]
+
+    def _replayed(self, kept: Episode, budget: int, tokenize: Tokenize) -> Hint:
+        ids, shortened = self._fitted(kept, budget, tokenize)
+        return Hint(ids, f"replay:{kept.policy_version}", shortened)
+
+    def chosen(self, group: EpisodeGroup) -> Episode | None:
+        """Return the success of a group that is remembered: the shortest for ``pick=shortest``, else the first."""
+        able = [e for e in group.episodes if e.outcome.success and any(turn.action is not None for turn in e.turns)]
+        if self.pick == "shortest":
+            return min(able, key=lambda episode: len(episode.turns), default=None)
+        return able[0] if able else None
+
+    def check_families(self, families: Iterable[str]) -> None:
+        """Refuse families without a skill text when the skills are the fallback."""
+        if self._skill is not None:
+            self._skill.check_families(families)
 
     def peers(self, group: EpisodeGroup, member: int) -> tuple[int, ...]:
         """Return the indices of the chosen peers in ``group.episodes``; none without a successful other rollout."""

@@ -21,6 +21,7 @@ from sharpo.rollout import store
 from sharpo.rollout.buffer import Origin, RolloutBuffer, Sizes
 from sharpo.rollout.collate import collate, hinted_students
 from sharpo.rollout.collector import Collector
+from sharpo.rollout.memory import memory_of, remember
 from sharpo.rollout.panel import Panel
 from sharpo.rollout.play import Budgets, CollectResult
 from sharpo.rollout.render import Renderer
@@ -72,6 +73,8 @@ class RolloutDataModule(lightning.LightningDataModule):
         self.sizes, self.budgets, self.panels = sizes, budgets or Budgets(), dict(panels or {})
         self.temperature, self.seed, self.save_rollouts = temperature, seed, save_rollouts
         self.env = make_env()
+        if hasattr(hint, "check_families") and (algorithm.needs_teacher or algorithm.hinted_share):
+            hint.check_families(self.env.families)  # type: ignore[attr-defined]
         self.engine: RolloutEngine | None = None
         self.pool: EnvPool | None = None
         self.iteration = 0
@@ -148,12 +151,16 @@ class RolloutDataModule(lightning.LightningDataModule):
         return batch
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the task cursor."""
-        return {"iteration": self.iteration}
+        """Return the task cursor and what the hint remembers."""
+        memory = memory_of(self.hint)
+        return {"iteration": self.iteration, "memory": None if memory is None else memory.state()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore the task cursor."""
+        """Restore the task cursor and what the hint remembers."""
         self.iteration = int(state_dict["iteration"])
+        memory, kept = memory_of(self.hint), state_dict.get("memory")
+        if memory is not None and kept is not None:
+            memory.restore(kept)
         self._untouched = None
 
     # -- the stages ------------------------------------------------------------------------------------------------
@@ -173,6 +180,7 @@ class RolloutDataModule(lightning.LightningDataModule):
         groups = [EpisodeGroup(episodes[0].task, tuple(episodes)) for episodes in result.groups]
         limit = sizes.max_row if sizes.max_row is not None else self._engine.max_context
         rows = collate(groups, self.algorithm, self.hint, self.renderer.tokenize, limit)
+        remember(self.hint, tasks, groups, rank, world)
         return RolloutBuffer(
             rows,
             sizes,

@@ -183,7 +183,8 @@ def test_clip_and_middle_out():
     ("knobs", "field"),
     [({"pick": "best"}, "hint.pick must be one of first, shortest"), ({"render": "whole"}, "hint.render"),
      ({"max_tokens": 0}, "hint.max_tokens"),
-     ({"fallback": "skill"}, "hint.fallback must be one of none, outcome_label")],
+     ({"fallback": "skill"}, "hint.fallback must be one of none, outcome_label, replay"),
+     ({"fallback": "skills"}, "hint=peer_or_skill"), ({"fallback": "replay_buffer", "remember": 0}, "hint.remember")],
 )  # fmt: skip
 def test_bad_settings_name_their_field(knobs, field):
     with pytest.raises(ConfigError, match=field):

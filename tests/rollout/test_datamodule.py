@@ -11,9 +11,10 @@ from toy_env import ToyEnv
 
 from sharpo.algorithms.base import Algorithm
 from sharpo.engine.expert import ExpertEngine
-from sharpo.errors import ConfigError
+from sharpo.errors import ConfigError, DataError
 from sharpo.hints.attempt import Wording
 from sharpo.hints.peer import PeerHint
+from sharpo.hints.skill import SkillHint
 from sharpo.rollout import store
 from sharpo.rollout.buffer import RolloutBuffer, Sizes
 from sharpo.rollout.datamodule import RolloutDataModule
@@ -174,6 +175,47 @@ def test_a_resumed_run_goes_on_with_the_next_tasks_and_version(tmp_path, toy_ren
     assert sorted(path.name for path in (tmp_path / "resumed").iterdir()) == names[2:]
     for name in names[2:]:
         assert store.load(tmp_path / "whole" / name) == store.load(tmp_path / "resumed" / name)
+
+
+def test_what_the_hint_remembers_survives_a_resume_and_is_shown_again(tmp_path, toy_renderer):
+    class Keep(lightning.Callback):
+        def on_train_epoch_end(self, trainer, pl_module):
+            trainer.save_checkpoint(tmp_path / f"epoch{trainer.current_epoch}.ckpt")
+
+    sources, states = [], []
+
+    class Spy(PeerHint):
+        def build(self, group, member, tokenize, room=None):
+            hint = super().build(group, member, tokenize, room)
+            sources[-1].append((group.task.id, member, None if hint is None else (hint.source, hint.ids)))
+            return hint
+
+    def run(epochs, resume=None):
+        sources.append([])
+        trainer = trainer_of(tmp_path, epochs, callbacks=[Keep()], limit_val_batches=0)
+        hint = Spy(wording=WORDING, fallback="replay_buffer", remember=3)
+        env, engine = partial(ToyEnv, train_tasks=4), partial(Recorder, [], noise=0.6)
+        data = data_of(toy_renderer, [], hint=hint, make_env=env, engine=engine)
+        trainer.fit(Module([]), datamodule=data, ckpt_path=resume, weights_only=True)
+        states.append(hint.memory.state())
+
+    run(6)
+    run(6, resume=str(tmp_path / "epoch2.ckpt"))
+    assert states[0] == states[1]
+    assert len(states[0]) == 3
+    assert sources[1] == sources[0][-len(sources[1]) :]
+    assert len(sources[1]) == 3 * 2 * 3
+    shown = [hint[0] for _, _, hint in sources[1] if hint is not None]
+    assert any(source.startswith("replay:") for source in shown)
+    early = [hint for _, _, hint in sources[0][:12] if hint is not None and hint[0].startswith("replay:")]
+    assert early == []  # the first pass over the tasks has no earlier iteration
+
+
+def test_a_family_without_a_skill_text_is_refused_before_anything_is_played(toy_renderer, tmp_path):
+    (tmp_path / "pick.txt").write_text("x\n")
+    hint = SkillHint(f"{tmp_path}/")
+    with pytest.raises(DataError, match=r"no text for the family 'clean'; the folder has pick.txt"):
+        data_of(toy_renderer, [], hint=hint)
 
 
 def test_the_buffer_carries_the_metrics_of_its_collection(tmp_path, toy_renderer):
