@@ -84,14 +84,14 @@ class Scpo(Gigpo):
     Args:
         similarity: the frozen judge (undisclosed which; the paper names only its kind, a re-ranker).
         beta: β >= 0 in units of the environment's reward, the most an episode can earn (undisclosed).
-        threshold: s₀, above which a match counts (undisclosed).
+        threshold: s₀, above which a match counts (undisclosed; 0.9 fits ``TokenOverlap``, 0.5 a re-ranker).
         sibling: ``shortest`` success of the group, or the ``first`` (undisclosed).
         bonus_at: ``reward`` adds to r_k, so earlier steps share it, discounted; ``return`` adds to R_k (undisclosed).
     """
 
     similarity: Similarity = field(default_factory=TokenOverlap)
     beta: float = 1.0
-    threshold: float = 0.5
+    threshold: float = 0.9
     sibling: Sibling = "shortest"
     bonus_at: BonusAt = "reward"
 

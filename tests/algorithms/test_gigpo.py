@@ -20,7 +20,7 @@ MEAN_NORM = Baseline(norm_by_std=False)
 
 
 def test_t_gig_1(assert_golden):
-    # R: 0.95*10 = 9.5, 10; 0, 0, 0. A^E over rows: mu 4, sigma sqrt((2*36 + 3*16)/4) = sqrt 30 = 5.4772: 1.0954, -0.7303
+    # R: 0.95*10 = 9.5, 10; 0, 0, 0. A^E over rows: mu 4, sigma sqrt((2*36 + 3*16)/4) = 5.4772: 1.0954, -0.7303
     # A^S: s0 has 9.5 and 0: mu 4.75, sigma 6.7175: +-0.7071; s1 alone: 0; s2 has 0 and 0: 0
     full = Gigpo(policy_loss=PLAIN).base_advantages(vector_story())
     assert_golden(full, [1.8026, 1.0954, -1.4374, -0.7303, -0.7303], printed_decimals=4)

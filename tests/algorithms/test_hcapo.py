@@ -129,8 +129,8 @@ def test_without_omega_it_is_grpo_and_needs_no_teacher():
 
 
 def _reference_hcapo(segments, algorithm):
-    columns = [getattr(segments, name).tolist() for name in (
-        "group", "episode", "turn", "length", "success", "episode_return", "selected", "base", "teacher_logp")]  # fmt: skip
+    names = ("group", "episode", "turn", "length", "success", "episode_return", "selected", "base", "teacher_logp")
+    columns = [getattr(segments, name).tolist() for name in names]
     rows = list(zip(*columns, strict=True))
     q = {}
     for i, (_, e, k, n, _, returned, read, _, logp) in enumerate(rows):

@@ -61,7 +61,7 @@ def test_a_bonus_on_the_return_is_not_discounted_to_earlier_steps(assert_golden)
 
 
 def test_the_sibling_is_the_shortest_success_or_the_first(assert_golden):
-    # the detour s0, s0, s1: "first" sees LOST's s1 step at place 3 of 3; the short way at place 2 of 2, its s0 at 1 of 2
+    # the step (s0, a) stands at place 2 of 3 on the detour, which comes first, and at place 1 of 2 on the short way
     detour = [("s0", "z", "s0"), ("s0", "a", "s1"), ("s1", "b", "won", 10.0)]
     short = [("s0", "a", "s1"), ("s1", "b", "won", 10.0)]
     lost = [("s0", "a", "s9"), ("s9", "a", "s9")]
@@ -182,6 +182,15 @@ def test_an_episode_earns_at_most_beta_and_the_order_of_episodes_does_not_matter
     lengths = [len(e.turns) for e in group.episodes if e.outcome.success]
     if lengths.count(min(lengths, default=0)) <= 1:  # of equally short siblings the first in order is taken
         torch.testing.assert_close(algorithm.base_advantages(other), algorithm.base_advantages(group)[moved])
+
+
+def test_by_default_the_same_move_at_another_place_is_no_match(assert_golden):
+    look = "You arrive at shelf {}. On the shelf {}, you see a mug 1."
+    won = [("Hello.", "go to shelf 1", look.format(1, 1)), (look.format(1, 1), "take mug 1 from shelf 1", "won", 10.0)]
+    lost = [("hello", "go to shelf 2", look.format(2, 2)), (look.format(2, 2), "take mug 1 from shelf 2", "yours")]
+    assert Scpo(policy_loss=PLAIN).progress(story(won, lost)).tolist() == [0.0] * 4
+    right = [("hello!", "Go to shelf 1", look.format(1, 1)), (look.format(1, 1), "look", "nothing")]
+    assert_golden(Scpo(policy_loss=PLAIN).progress(story(won, right)), [0.0, 0.0, 0.5, 0.0])
 
 
 def test_token_overlap_by_hand(assert_golden):

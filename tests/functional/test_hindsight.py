@@ -11,7 +11,8 @@ EPISODE = torch.tensor([0, 0, 0, 0, 1])
 
 
 def test_by_hand(assert_golden):
-    # means -0.5, -2, -0.1 at T = 5: exp(-0.1), exp(-0.4), exp(-0.02); mean (0.904837 + 0.670320 + 0.980199)/3 = 0.851785
+    # means -0.5, -2, -0.1 at T = 5: exp(-0.1), exp(-0.4), exp(-0.02)
+    # their mean: (0.904837 + 0.670320 + 0.980199)/3 = 0.851785
     likelihood = hindsight_likelihood(
         torch.tensor([-1.0, -8.0, -0.1, NAN, NAN]), torch.tensor([2, 4, 1, 0, 3]), SCORED, 5.0
     )
