@@ -11,7 +11,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from sharpo.functional.credit import EVIDENCE_LIMIT, mix
+from sharpo.functional.credit import mix
 from sharpo.functional.masked import masked_fill
 from sharpo.functional.segment_ops import index_size, segment_count, segment_mean
 
@@ -68,7 +68,7 @@ def token_weight(
     """w_t = clip(f(sign(A_t)·Δ_t), 1 − α, 1 + α), f = 2σ or exp; 1 outside the mask.
 
     Args:
-        gap: Δ_t, (B, T) float, nats; clamped to ±20.
+        gap: Δ_t, (B, T) float, nats, finite; the clip keeps exp of any of them finite.
         advantage: A_t, (B, T) float.
         mask: (B, T) bool.
         kind: ``sigmoid`` 2σ(x) (StepOPSD's default) or ``exp`` eˣ (RLSD).
@@ -81,7 +81,7 @@ def token_weight(
     """
     if kind not in get_args(TokenWeight):
         raise ValueError(f"weight must be one of {', '.join(get_args(TokenWeight))}; got {kind!r}")
-    x = torch.sign(advantage.detach()) * gap.clamp(-EVIDENCE_LIMIT, EVIDENCE_LIMIT)
+    x = torch.sign(advantage.detach()) * gap
     raw = torch.exp(x) if kind == "exp" else 2.0 * torch.sigmoid(x)
     return masked_fill(raw.clamp(1.0 - alpha, 1.0 + alpha), mask, 1.0)
 

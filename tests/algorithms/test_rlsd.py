@@ -8,6 +8,7 @@ import torch
 from sharpo.algorithms.rlsd import Rlsd
 from sharpo.batch import Scores
 from sharpo.errors import ConfigError
+from sharpo.functional.token_credit import scored_tokens
 
 
 def _reference_rlsd(table, batch, scores, lam, alpha):
@@ -61,6 +62,20 @@ def test_a_hinted_turn_without_an_action_is_reweighted_too(toys):
     table.hinted[0] = True
     effective = toys.credited(batch, scores, table, Rlsd(policy_loss=toys.plain)).advantages
     assert (effective[0, 1:] != 1.0).all()
+
+
+def test_a_row_that_the_teacher_has_not_read_keeps_the_base(toys):
+    table, batch, scores = toys.tokens([[0.1, -0.1], [0.2, 0.2]], [1.0, -1.0])
+    unread = scores.teacher_logp.clone()
+    unread[1] = float("nan")  # hinted, but left out of the teacher's pass
+    effective = toys.credited(batch, Scores(scores.old_logp, unread), table, Rlsd(policy_loss=toys.plain)).advantages
+    assert effective[1].tolist() == [0.0, -1.0, -1.0]
+    assert (effective[0, 1:] != 1.0).all()
+
+
+def test_a_token_of_no_segment_takes_no_part():
+    index, mask = torch.tensor([[0, -1]]), torch.tensor([[True, True]])
+    assert scored_tokens(torch.tensor([True]), index, mask, -torch.ones(1, 2)).tolist() == [[True, False]]
 
 
 def test_a_broken_teacher_is_loud(toys):
