@@ -17,7 +17,7 @@ from sharpo.errors import DataError
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 SMALL = (
-    "~experiment", "++name=tiny", "++env._target_=fatal_env.DiesOnce", "++env.max_turns=3", "++env.at=18",
+    "~experiment", "++name=tiny", "++env._target_=fatal_env.DiesOnce", "++env.max_turns=3",
     "wording=tiny", "engine=hf", "++engine.max_context=128",
     "++data.pool._target_=sharpo.rollout.env_pool.InlineEnvPool", "++data.sizes.groups=2",
     "++data.sizes.group_size=2", "++data.sizes.micro_rows=4", "++data.budgets.turn_tokens=4", "++model.path.width=32",
@@ -34,7 +34,7 @@ def multirun(root, *arguments):
     return subprocess.run(
         [sys.executable, str(REPOSITORY / "train.py"), "-m", "hparams_search=compare", *arguments, *SMALL,
          f"paths.root={root}"],
-        cwd=root, capture_output=True, text=True, timeout=280, env={**os.environ, **environment}, check=False,
+        cwd=root, capture_output=True, text=True, timeout=580, env={**os.environ, **environment}, check=False,
     )  # fmt: skip
 
 
@@ -44,9 +44,9 @@ def records(root):
 
 
 @pytest.mark.integration
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_members_that_fail_do_not_lose_the_others_and_the_same_command_goes_on(tmp_path):
-    (tmp_path / "dies_once").touch()  # the first member's process is killed in its second iteration
+    (tmp_path / "dies_once").write_text("18")  # the first member's process is killed in its second collection
     done = multirun(tmp_path, "algorithm=grpo,imitation,sharpo", "seed=0")
     assert done.returncode == 1, done.stdout + done.stderr
     kept = records(tmp_path)
