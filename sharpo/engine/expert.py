@@ -13,23 +13,31 @@ class ExpertEngine(TextEngine):
     """Plays the oracle's next action, or with probability ``noise`` a random admissible one.
 
     A noisy action of an episode without a hint keeps its label (it is imitated, which makes a competent but noisy
-    start); in a hinted episode it is executed and not trained on.
+    start); in a hinted episode it is executed and not trained on. A slip is never trained on: it leads where mistakes
+    lead, and the expert's next actions show the way back.
 
     Args:
         noise: probability of a random admissible action in a turn, in [0, 1].
+        slips: probability of a slip, in [0, 1 - noise]: an admissible action whose last two words (the thing it is
+            done to or with) are those of another one, so that most slips are impossible.
         encode: see :class:`~sharpo.engine.scripted.TextEngine`.
         max_context: see :class:`~sharpo.engine.scripted.TextEngine`.
 
     Raises:
-        ConfigError: for a noise outside [0, 1].
-        DataError: when the environment gives no oracle, or no admissible actions while ``noise`` > 0.
+        ConfigError: for a noise or slips out of range.
+        DataError: when the environment gives no oracle, or no admissible actions while ``noise`` or
+            ``slips`` > 0.
     """
 
-    def __init__(self, noise: float = 0.0, encode: Encode | None = None, max_context: int | None = None) -> None:
+    def __init__(
+        self, noise: float = 0.0, encode: Encode | None = None, max_context: int | None = None, slips: float = 0.0
+    ) -> None:
         super().__init__(encode, max_context)
         if not 0.0 <= noise <= 1.0:
             raise ConfigError(f"engine.noise must be in [0, 1], got {noise}")
-        self.noise = noise
+        if not 0.0 <= slips <= 1.0 - noise:
+            raise ConfigError(f"engine.slips must be in [0, 1 - noise = {1.0 - noise:g}], got {slips}")
+        self.noise, self.slips = noise, slips
 
     def act(self, request: Request) -> tuple[str, bool]:
         """Return the oracle's action, or a noisy one drawn by the request's seed."""
@@ -37,9 +45,15 @@ class ExpertEngine(TextEngine):
         if view.observed.oracle is None:
             raise DataError(f"engine=expert: the environment of {view.task.id} has no oracle to play")
         draw = random.Random(request.seed)  # noqa: S311
-        if self.noise > 0.0 and draw.random() < self.noise:
-            choices = [action for action in view.observed.admissible if action != "help"]
-            if not choices:
-                raise DataError(f"engine.noise={self.noise}: the environment of {view.task.id} lists no actions")
-            return draw.choice(choices), not view.hinted
-        return view.observed.oracle, True
+        chance = draw.random() if self.noise + self.slips > 0.0 else 1.0
+        if chance >= self.noise + self.slips:
+            return view.observed.oracle, True
+        choices = [action for action in view.observed.admissible if action != "help"]
+        if not choices:
+            raise DataError(f"engine.noise={self.noise}: the environment of {view.task.id} lists no actions")
+        action = draw.choice(choices)
+        if chance < self.noise:
+            return action, not view.hinted
+        things = [words[-2:] for words in map(str.split, choices) if len(words) > 2]
+        words = action.split()
+        return " ".join([*words[:-2], *draw.choice(things)]) if things and len(words) > 2 else action, False

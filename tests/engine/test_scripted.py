@@ -91,6 +91,27 @@ def test_noise_in_a_hinted_episode_is_not_trained_on():
         assert engine.poll()[0].trainable is not hinted
 
 
+def test_a_slip_mixes_two_actions_is_never_trained_on_and_leaves_the_noise_as_it_was():
+    offered = ("look", "go to box 1", "take cup 2 from box 1", "help")
+    engine = ExpertEngine(slips=1.0, encode=letters)
+    seen = set()
+    for seed in range(60):
+        engine.submit(ask(seed=seed, max_tokens=40, admissible=offered))
+        (done,) = engine.poll()
+        assert not done.trainable
+        seen.add("".join(map(chr, done.token_ids)))
+    assert seen == {"look", "go to box 1", "take cup 2 from box 1"}
+    mixed = ExpertEngine(slips=1.0, encode=letters)
+    more = {
+        played(mixed, ask(seed=seed, max_tokens=40, admissible=("go to box 1", "open jar 2")))[0] for seed in range(60)
+    }
+    assert more == {"go to box 1", "go to jar 2", "open jar 2", "open box 1"}
+    few, both = ExpertEngine(noise=0.3, encode=letters), ExpertEngine(noise=0.3, slips=0.3, encode=letters)
+    for seed in range(60):
+        noisy = played(few, ask(seed=seed))[0]
+        assert noisy == "go" or played(both, ask(seed=seed))[0] == noisy
+
+
 def test_an_expert_without_oracle_or_choices_or_with_odd_noise_is_refused():
     for engine, request, message in (
         (ExpertEngine(encode=letters), ask(oracle=None), "no oracle"),
@@ -101,3 +122,5 @@ def test_an_expert_without_oracle_or_choices_or_with_odd_noise_is_refused():
             engine.poll()
     with pytest.raises(ConfigError, match=r"engine.noise must be in \[0, 1\]"):
         ExpertEngine(noise=1.5)
+    with pytest.raises(ConfigError, match=r"engine.slips must be in \[0, 1 - noise = 0.8\]"):
+        ExpertEngine(noise=0.2, slips=0.9)
