@@ -13,7 +13,7 @@ from torch import Tensor
 
 from sharpo.functional.credit import mix
 from sharpo.functional.masked import masked_fill
-from sharpo.functional.segment_ops import index_size, segment_count, segment_mean
+from sharpo.functional.segment_ops import index_size, segment_mean
 
 TokenWeight = Literal["sigmoid", "exp"]
 STEP_FLOOR = 1e-6
@@ -112,7 +112,7 @@ def token_multiplier(
 
 
 def equal_step_factor(mean: Tensor, usable: Tensor, episode: Tensor, *, clip: float = 2.0) -> Tensor:
-    """c_k = clip(m̄ / m_k, 1/c, c), m̄ = mean of m over the episode's usable steps; 1 with fewer than two of them.
+    """c_k = clip(m̄ / m_k, 1/c, c), m̄ = mean of m over the episode's usable steps; 1 for an only one, and elsewhere.
 
     StepOPSD's ``equal_step_mean_abs``: afterwards all steps of an episode have the same mean |A_eff|/|A|. It equalises
     the mean of a token, not the total of a step, so it does not balance lengths.
@@ -131,6 +131,5 @@ def equal_step_factor(mean: Tensor, usable: Tensor, episode: Tensor, *, clip: fl
     size = index_size(episode)
     mean = masked_fill(mean, usable, 1.0)
     target = segment_mean(mean, episode, size, usable)[episode]
-    several = segment_count(episode, size, usable)[episode] >= 2
     factor = (target / mean.clamp(min=STEP_FLOOR)).clamp(1.0 / clip, clip)
-    return masked_fill(factor, usable & several, 1.0)
+    return masked_fill(factor, usable, 1.0)
