@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sharpo.envs import lexicon
-from sharpo.envs.oracle import Goal
+from sharpo.envs.native import cache
+from sharpo.envs.native.engine import NativeGame
+from sharpo.envs.oracle import Goal, TextGame
 from sharpo.envs.scenes import GOALS
-from sharpo.envs.textgames import TextGameEnv
+from sharpo.envs.textgames import Engine, TextGameEnv
 from sharpo.envs.tw_parts import sentence
 
 from sharpo.env import ActionFormat, Split
@@ -61,6 +63,7 @@ class AlfWorld(TextGameEnv):
         action_format: ``plain`` or ``tags``.
         invalid_penalty: subtracted from the return of a turn whose text held no action.
         reward: reward of the winning turn.
+        engine: ``native`` (compiled games, plain Python) or ``textworld`` (TextWorld itself).
 
     Raises:
         ConfigError: a setting is unknown, or TextWorld or alfworld is not installed.
@@ -75,8 +78,9 @@ class AlfWorld(TextGameEnv):
         action_format: ActionFormat = "tags",
         invalid_penalty: float = 0.0,
         reward: float = 10.0,
+        engine: Engine = "native",
     ) -> None:
-        super().__init__(max_turns, action_format, invalid_penalty, reward)
+        super().__init__(max_turns, action_format, invalid_penalty, reward, engine)
         if val_split not in ("valid_seen", "valid_unseen"):
             raise ConfigError(f"env.val_split must be 'valid_seen' or 'valid_unseen', got {val_split!r}")
         root = Path(data or os.environ.get("ALFWORLD_DATA") or "~/.cache/alfworld").expanduser()
@@ -116,17 +120,23 @@ class AlfWorld(TextGameEnv):
             )
         return found
 
-    def _read(self, name: str) -> Mapping[str, Any]:
+    def _bytes(self, name: str) -> bytes:
         path = self.root / name / GAME
         try:
-            return json.loads(path.read_text(encoding="utf-8"))
+            return path.read_bytes()
         except FileNotFoundError:
             raise DataError(
                 f"ALFWorld game {path} is not there: set env.data (or ALFWORLD_DATA) to the folder it was played from"
             ) from None
 
+    def _read(self, name: str) -> Mapping[str, Any]:
+        return json.loads(self._bytes(name))
+
     def _game_data(self, task: Task) -> Mapping[str, Any]:
         return self._read(task.payload["game"])
+
+    def _native(self, task: Task) -> TextGame:
+        return NativeGame(cache.compiled(self._bytes(task.payload["game"]), json.loads))
 
     def _goal(self, task: Task) -> Goal:
         _, target, _, destination, _ = task.payload["game"].split("/")[1].split("-")

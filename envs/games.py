@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sharpo.envs import tw_parts
+from sharpo.envs.oracle import Fact
 from sharpo.envs.tw_parts import fast_text, one_translation, predicates
 
-NOTHING = "Nothing happens."
-Fact = tuple[str, ...]
-"""A true fact: predicate name, then entity ids."""
+Option = tuple[str, int, tuple[str, ...]]
 
 
 @dataclass(slots=True, eq=False)
@@ -22,26 +21,18 @@ class Node:
     Args:
         fluents: facts that actions can change, true now.
         parent: the node it was first reached from, with the ground operator that led here.
-        commands: command text to ground operator ``(engine id, words)``; sorted by text.
+        options: by command text, sorted: the command, the engine's operator, its name and arguments.
         won: the engine's own verdict.
         next: command to (feedback, next node), filled as commands are played.
-        cache: for the oracle.
+        facts: ``fluents`` as plain tuples, once asked for.
     """
 
     fluents: frozenset[Any]
     parent: tuple[Node, int] | None
-    commands: Mapping[str, tuple[int, tuple[str, ...]]] = field(default_factory=dict)
+    options: Mapping[str, Option] = field(default_factory=dict)
     won: bool = False
     next: dict[str, tuple[str, Node]] = field(default_factory=dict)
-    cache: dict[Any, Any] = field(default_factory=dict)
-
-    @property
-    def admissible(self) -> tuple[str, ...]:
-        """The commands that do something, sorted, without ``help``."""
-        found = self.cache.get("admissible")
-        if found is None:
-            found = self.cache["admissible"] = tuple(command for command in self.commands if command != "help")
-        return found
+    facts: frozenset[Fact] | None = None
 
 
 class Game:
@@ -84,24 +75,33 @@ class Game:
         self._ids: dict[Node, int] = {}
         self._now = frozenset(fact for fact in facts if fact.name in changed)
         self.intro = self._derive("#intro#", {})
-        self.root = self._node(self._now, None)
+        self.start = self._node(self._now, None)
 
-    def step(self, node: Node, command: str) -> tuple[str, Node]:
-        """Return the game's answer and the state after ``command``; an unknown command changes nothing."""
+    def options(self, node: Node) -> Mapping[str, Option]:
+        """Return the admissible commands, sorted, with the option that each stands for."""
+        return node.options
+
+    def words(self, option: Option) -> tuple[str, ...]:
+        """Return the name and the arguments of an action."""
+        return option[2]
+
+    def won(self, node: Node) -> bool:
+        """Return the engine's own verdict."""
+        return node.won
+
+    def play(self, node: Node, option: Option) -> tuple[str, Node]:
+        """Return the game's answer and the state after it."""
+        command, operator, _ = option
         found = node.next.get(command)
         if found is None:
-            operator = node.commands.get(command)
-            if operator is None:
-                return NOTHING, node
-            found = node.next[command] = self._play(node, operator[0])
+            found = node.next[command] = self._play(node, operator)
         return found
 
     def facts(self, node: Node) -> frozenset[Fact]:
         """Return the facts of a state that actions can change, as plain tuples."""
-        found = node.cache.get("facts")
-        if found is None:
-            found = node.cache["facts"] = frozenset(self._plain(fact) for fact in node.fluents)
-        return found
+        if node.facts is None:
+            node.facts = frozenset(self._plain(fact) for fact in node.fluents)
+        return node.facts
 
     # -- the engine ------------------------------------------------------------------------------------------------
     @staticmethod
@@ -130,7 +130,7 @@ class Game:
         if library.owner is not self:
             library.lib.load_sas(self._sas)
             library.owner = self
-            self._ids = {self.root: library.lib.get_state_id()}
+            self._ids = {self.start: library.lib.get_state_id()}
         path = []
         start = node
         while start not in self._ids and start.parent is not None:
@@ -160,7 +160,7 @@ class Game:
         key = frozenset(fact for fact in facts if fact.name not in self._inert)
         found = self._nodes.get(key)
         if found is None:
-            commands: dict[str, tuple[int, tuple[str, ...]]] = {}
+            options: dict[str, Option] = {}
             for action in self._state.all_applicable_actions():
                 words = self._state._operators[action.id].name
                 text = self._texts.get(words)
@@ -168,9 +168,9 @@ class Game:
                     text = self._derive(action.command_template, action.mapping).strip()
                     if not self._changed & set(re.findall(r"\w+", action.command_template)):
                         self._texts[words] = text
-                commands.setdefault(text, (action.id, tuple(words.split())))
+                options.setdefault(text, (text, action.id, tuple(words.split())))
             won = bool(self._state.check_goal())
-            found = Node(facts, parent, dict(sorted(commands.items())), won)
+            found = Node(facts, parent, dict(sorted(options.items())), won)
             self._nodes[key] = found
             self._ids[found] = self._library.lib.get_state_id()
         return found

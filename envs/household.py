@@ -7,7 +7,8 @@ from typing import Any
 
 from sharpo.envs import lexicon, scenes
 from sharpo.envs.oracle import Goal
-from sharpo.envs.textgames import TextGameEnv
+from sharpo.envs.textgames import Engine, TextGameEnv
+from sharpo.envs.tw_parts import require_textworld
 
 from sharpo.env import ActionFormat, Split
 from sharpo.episode import Task
@@ -28,6 +29,7 @@ class Household(TextGameEnv):
         action_format: ``plain`` or ``tags``.
         invalid_penalty: subtracted from the return of a turn whose text held no action.
         reward: reward of the winning turn.
+        engine: ``native`` (compiled games, plain Python) or ``textworld`` (TextWorld itself).
 
     Raises:
         ConfigError: a knob is out of range, a class is unknown, or TextWorld or alfworld is not installed.
@@ -51,8 +53,10 @@ class Household(TextGameEnv):
         action_format: ActionFormat = "tags",
         invalid_penalty: float = 0.0,
         reward: float = 10.0,
+        engine: Engine = "native",
     ) -> None:
-        super().__init__(max_turns, action_format, invalid_penalty, reward)
+        super().__init__(max_turns, action_format, invalid_penalty, reward, engine)
+        require_textworld()  # games are made on the spot, through TextWorld's translator
         if not 4 <= receptacles <= scenes.MOST_RECEPTACLES:
             raise ConfigError(f"env.receptacles must be 4 to {scenes.MOST_RECEPTACLES}, got {receptacles}")
         if not 2 <= objects <= 20:

@@ -2,17 +2,53 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, Protocol
 
-from sharpo.envs.games import Fact, Game, Node
+Fact = tuple[str, ...]
+"""A true fact: predicate name, then entity ids."""
 
 _TREATMENT = {
     "clean": ("cleanobject", "sinkbasintype", "isclean"),
     "heat": ("heatobject", "microwavetype", "ishot"),
     "cool": ("coolobject", "fridgetype", "iscool"),
 }
+
+
+class TextGame(Protocol):
+    """A game that is played state by state; the states are the engine's own values."""
+
+    intro: str
+    name: Mapping[str, str]
+    """What an entity is called."""
+    kind: Mapping[str, str]
+    """The type of an entity."""
+    static: frozenset[Fact]
+    """What never changes."""
+    start: Any
+
+    def options(self, state: Any) -> Mapping[str, Any]:
+        """Return the admissible commands, sorted, with the option that each stands for."""
+        ...
+
+    def words(self, option: Any) -> tuple[str, ...]:
+        """Return the name of an option's action and the entities it is about."""
+        ...
+
+    def play(self, state: Any, option: Any) -> tuple[str, Any]:
+        """Return the game's answer and the state after it."""
+        ...
+
+    def won(self, state: Any) -> bool:
+        """Return the verdict."""
+        ...
+
+    def facts(self, state: Any) -> frozenset[Fact]:
+        """Return what actions can change and is true now."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +68,7 @@ class Floor:
         goal: what its task asks for.
     """
 
-    def __init__(self, game: Game, goal: Goal) -> None:
+    def __init__(self, game: TextGame, goal: Goal) -> None:
         self.game = game
         self.goal = goal
         self.location = {fact[1]: fact[2] for fact in game.static if fact[0] == "receptacleatlocation"}
@@ -57,23 +93,31 @@ class View:
 
     Args:
         floor: the unchanging part.
-        node: the state.
+        state: the engine's state.
+        options: its admissible commands.
     """
 
-    def __init__(self, floor: Floor, node: Node) -> None:
+    def __init__(self, floor: Floor, state: Any, options: Mapping[str, Any]) -> None:
         self.floor = floor
-        facts = floor.game.facts(node)
-        self.facts: frozenset[Fact] = facts
-        here = next(fact[2] for fact in facts if fact[0] == "atlocation")
+        self.options = options
+        game = floor.game
+        self.won = game.won(state)
+        self.facts = game.facts(state)
+        here = next(fact[2] for fact in self.facts if fact[0] == "atlocation")
         self.here = tuple(place for place in floor.receptacles if floor.location[place] == here)
-        self.held = next((fact[2] for fact in facts if fact[0] == "holds"), None)
-        self.inside: Mapping[str, str] = {fact[1]: fact[2] for fact in facts if fact[0] == "inreceptacle"}
-        self.opened = {fact[1] for fact in facts if fact[0] == "opened"}
-        self.commands: dict[tuple[str, ...], str] = {}
-        kind = floor.game.kind
-        for command, (_, words) in node.commands.items():
-            things = tuple(word for word in words[1:] if kind.get(word) in ("object", "receptacle"))
-            self.commands.setdefault((words[0], *things), command)
+        self.held = next((fact[2] for fact in self.facts if fact[0] == "holds"), None)
+        self.inside: Mapping[str, str] = {fact[1]: fact[2] for fact in self.facts if fact[0] == "inreceptacle"}
+        self.opened = {fact[1] for fact in self.facts if fact[0] == "opened"}
+
+    @functools.cached_property
+    def commands(self) -> dict[tuple[str, ...], str]:
+        """The command of each admissible action, by its name and the things it is about."""
+        game, found = self.floor.game, {}
+        for command, option in self.options.items():
+            name, *rest = game.words(option)
+            things = tuple(word for word in rest if game.kind.get(word) in ("object", "receptacle"))
+            found.setdefault((name, *things), command)
+        return found
 
     def closed(self, place: str) -> bool:
         """Return True when a receptacle hides what it holds."""
@@ -84,28 +128,14 @@ class View:
         return frozenset(place for place in self.here if not self.closed(place))
 
 
-def view(floor: Floor, node: Node) -> View:
-    """Return the reading of a state, made once per state."""
-    found = node.cache.get("view")
-    if found is None:
-        found = node.cache["view"] = View(floor, node)
-    return found
-
-
-def advise(floor: Floor, node: Node, seen: frozenset[str] | None) -> str | None:
+def advise(now: View, seen: frozenset[str] | None) -> str | None:
     """Return the expert's next command, None when the game is won.
 
     Args:
-        floor: the unchanging part of the game.
-        node: the present state.
+        now: the present state.
         seen: receptacles whose content the agent has been shown; None for the informed expert, which knows all.
     """
-    key = ("advice", seen)
-    if key not in node.cache:
-        now = view(floor, node)
-        known = frozenset(floor.receptacles) if seen is None else seen
-        node.cache[key] = None if node.won else _next(now, known)
-    return node.cache[key]
+    return None if now.won else _next(now, frozenset(now.floor.receptacles) if seen is None else seen)
 
 
 def _next(now: View, known: frozenset[str]) -> str | None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
-from sharpo.envs.games import NOTHING, Game, Node
-from sharpo.envs.oracle import Floor, Goal, advise, view
+from sharpo.envs.native import cache
+from sharpo.envs.native.engine import NOTHING
+from sharpo.envs.oracle import Floor, Goal, TextGame, View, advise
 from sharpo.envs.scenes import FAMILIES
 from sharpo.envs.tw_parts import require_textworld
 
@@ -16,33 +17,41 @@ from sharpo.env import ActionFormat, Answer, Observed, TextEnv
 from sharpo.episode import Outcome, Task
 from sharpo.errors import ConfigError
 
-GAMES_KEPT = 64
-"""Loaded games that one process keeps; the least recently begun one goes first."""
-_loaded: OrderedDict[tuple[str, str], tuple[Game, Floor]] = OrderedDict()
+Engine = Literal["native", "textworld"]
+_loaded: OrderedDict[tuple[str, str, str], Floor] = OrderedDict()
 
 
 class TextGameEnv(TextEnv):
-    """A household text game: TextWorld's own text and rules, 10 on success, success only from the engine's ``won``.
+    """A household text game: TextWorld's text and rules, 10 on success, success only from the engine's ``won``.
 
     Args:
         max_turns: turns until the episode is truncated.
         action_format: ``plain`` or ``tags``.
         invalid_penalty: subtracted from the return of a turn whose text held no action.
         reward: reward of the winning turn.
+        engine: ``native`` plays compiled games in plain Python, ``textworld`` TextWorld itself (cached; to compare).
     """
 
     families: ClassVar[tuple[str, ...]] = FAMILIES
 
     def __init__(
-        self, max_turns: int, action_format: ActionFormat = "tags", invalid_penalty: float = 0.0, reward: float = 10.0
+        self,
+        max_turns: int,
+        action_format: ActionFormat = "tags",
+        invalid_penalty: float = 0.0,
+        reward: float = 10.0,
+        engine: Engine = "native",
     ) -> None:
         super().__init__(max_turns, action_format, invalid_penalty)
         if reward <= 0:
             raise ConfigError(f"env.reward must be above 0, got {reward}: it is what the winning turn earns")
-        require_textworld()
-        self.reward = reward
+        if engine not in ("native", "textworld"):
+            raise ConfigError(f"env.engine must be 'native' or 'textworld', got {engine!r}")
+        self.reward, self.engine = reward, engine
         self._floor: Floor | None = None
-        self._node: Node | None = None
+        self._state: Any = None
+        self._options: Mapping[str, Any] = {}
+        self._won = False
         self._seen: frozenset[str] | None = None
 
     @abstractmethod
@@ -53,46 +62,57 @@ class TextGameEnv(TextEnv):
     def _goal(self, task: Task) -> Goal:
         """Return what the task asks for, as data."""
 
-    def _load(self, task: Task) -> tuple[Game, Floor]:
-        key = (task.id, repr(sorted(task.payload.items())))
+    def _native(self, task: Task) -> TextGame:
+        """Return the task's game for the native engine."""
+        return cache.in_memory(self._game_data(task))
+
+    def _load(self, task: Task) -> Floor:
+        key = (self.engine, task.id, repr(sorted(task.payload.items())))
         found = _loaded.get(key)
         if found is None:
-            game = Game(self._game_data(task))
-            found = _loaded[key] = (game, Floor(game, self._goal(task)))
-            while len(_loaded) > GAMES_KEPT:
+            if self.engine == "native":
+                game = self._native(task)
+            else:
+                require_textworld()
+                from sharpo.envs.games import Game
+
+                game = Game(self._game_data(task))
+            found = _loaded[key] = Floor(game, self._goal(task))
+            while len(_loaded) > cache.GAMES_KEPT:
                 _loaded.popitem(last=False)
         _loaded.move_to_end(key)
         return found
 
     def _reset(self, task: Task, *, informed_oracle: bool) -> Observed:
-        game, self._floor = self._load(task)
-        self._node = game.root
+        floor = self._floor = self._load(task)
         self._seen = None if informed_oracle else frozenset()
-        return self._observe(game.intro)
+        return self._observe(floor.game.intro, floor.game.start)
 
     def _step(self, action: str) -> Answer:
         assert self._floor is not None
-        assert self._node is not None
-        text, node = self._floor.game.step(self._node, action.strip())
-        self._node, won = node, node.won
-        return Answer(
-            self._observe(text),
-            reward=self.reward if won else 0.0,
-            done=won,
-            info={"won": won, "changed": text != NOTHING},
-        )
+        option = self._options.get(action.strip())
+        if option is None:
+            return Answer(self._observed_again(NOTHING), done=self._won, info={"won": self._won, "changed": False})
+        text, state = self._floor.game.play(self._state, option)
+        observed = self._observe(text, state)
+        reward = self.reward if self._won else 0.0
+        return Answer(observed, reward, self._won, {"won": self._won, "changed": text != NOTHING})
 
-    def _observe(self, text: str) -> Observed:
+    def _observed_again(self, text: str) -> Observed:
+        return Observed(text, self._observed.admissible, self._observed.oracle)
+
+    def _observe(self, text: str, state: Any) -> Observed:
         assert self._floor is not None
-        assert self._node is not None
+        game = self._floor.game
+        self._state, self._options, self._won = state, game.options(state), game.won(state)
+        now = View(self._floor, state, self._options)
         if self._seen is not None:
-            shown = view(self._floor, self._node).shown()
-            if not shown <= self._seen:
-                self._seen |= shown
-        return Observed(text, self._node.admissible, advise(self._floor, self._node, self._seen))
+            self._seen |= now.shown()
+        admissible = tuple(command for command in self._options if command != "help")
+        return Observed(text, admissible, advise(now, self._seen))
 
     def outcome(self) -> Outcome:
         """Return the verdict so far: success and score come from the engine's ``won`` alone."""
-        won = self._node is not None and self._node.won
+        won = self._won
         truncated = not won and self._turns >= self.max_turns
         return Outcome(won, float(won), won, truncated, "turn_limit" if truncated else "done")

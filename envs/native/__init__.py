@@ -1,0 +1,1 @@
+"""Household text games played in plain Python: compiled once by TextWorld, then without it."""
