@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from typing import ClassVar
 
 from sharpo.episode import Episode, EpisodeGroup
 from sharpo.errors import ConfigError
@@ -29,6 +30,9 @@ class ContrastHint:
         >>> unique(["look", "go to  desk 1", "go to desk 1", "take pen 1"], without={"look"})
         ['go to desk 1', 'take pen 1']
     """
+
+    absent: ClassVar[str] = "no action sets the solved episodes of the group apart from the failed ones"
+    """Why there may be none, in words."""
 
     def __init__(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import ClassVar
 
 from sharpo.episode import EpisodeGroup
 from sharpo.protocols import Hint
@@ -10,6 +11,9 @@ from sharpo.protocols import Hint
 
 class NoHint:
     """Builds no hint for any episode."""
+
+    absent: ClassVar[str] = "hint=none shows nothing"
+    """Why there is none, in words."""
 
     def build(
         self, group: EpisodeGroup, member: int, tokenize: Callable[[str], list[int]], room: int | None = None

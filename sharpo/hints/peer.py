@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 from sharpo.episode import Episode, EpisodeGroup, Turn
 from sharpo.errors import ConfigError
@@ -37,6 +37,9 @@ class PeerHint:
         remember: tasks whose last success is kept for ``replay_buffer``; the oldest goes first.
         skills: whose skill texts; see :class:`~sharpo.hints.skill.SkillHint`.
     """
+
+    absent: ClassVar[str] = "no other episode of the group was solved"
+    """Why there may be none, in words."""
 
     def __init__(
         self,
