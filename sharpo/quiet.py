@@ -6,10 +6,16 @@ import logging
 import warnings
 
 
-def hush() -> None:
-    """Keep what says nothing to a user off the terminal: Lightning's tips, and a warning about its own internals."""
+def hush(judging: bool = False) -> None:
+    """Keep what says nothing to a user off the terminal: Lightning's tips, and warnings about its own internals.
+
+    Args:
+        judging: the checkpoint of a training is read for its weights alone, so its callbacks need not be there.
+    """
     for name in ("utilities.rank_zero", "trainer.connectors.checkpoint_connector"):
         logging.getLogger(f"lightning.pytorch.{name}").setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", "`isinstance\\(treespec, LeafSpec\\)` is deprecated", FutureWarning)
     # a single process has a process group once vLLM runs in it; with more, every value here is synchronised already
     warnings.filterwarnings("ignore", r"It is recommended to use `self\.log\(.*sync_dist=True", UserWarning)
+    if judging:
+        warnings.filterwarnings("ignore", "Be aware that when using `ckpt_path`, callbacks used to create", UserWarning)
