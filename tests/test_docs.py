@@ -19,7 +19,8 @@ COMMAND = re.compile(r"^\s*(?:\$ )?(?:\.venv/bin/)?python (train|eval)\.py(.*)$"
 MODULE = re.compile(r"python -m (sharpo(?:\.\w+)+)")
 SCRIPT = re.compile(r"python (benchmarks/\w+\.py)")
 TARGET = re.compile(r"\bmake ([a-z]\w*)")
-HELPFUL = {"sharpo.credit_check", "sharpo.hint_preview", "sharpo.cli"}  # these answer --help; the others take train.py's settings alone
+# these answer --help; the others take train.py's settings alone
+HELPFUL = {"sharpo.credit_check", "sharpo.hint_preview", "sharpo.cli"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
