@@ -106,12 +106,12 @@ def _wait(pool: Any, count: int) -> list[Any]:
     return events
 
 
-def measured(engine: Counted, play: Callable[[], Any]) -> tuple[Any, int, int, float]:
-    """Return what ``play`` returns, and the tokens, decode steps and seconds it took."""
+def measured(engine: Counted, play: Callable[[], Any]) -> tuple[Any, int, int, float, float]:
+    """Return what ``play`` returns, and the tokens, decode steps, seconds and CPU seconds (workers aside) it took."""
     engine.steps = engine.tokens = 0
-    begun = time.perf_counter()
+    begun, worked = time.perf_counter(), time.process_time()
     result = play()
-    return result, engine.tokens, engine.steps, time.perf_counter() - begun
+    return result, engine.tokens, engine.steps, time.perf_counter() - begun, time.process_time() - worked
 
 
 def main() -> None:
@@ -145,6 +145,7 @@ def main() -> None:
               f"{theirs[0] / needed / (ours[0] / stats.tokens):.2f} |")  # fmt: skip
         print(f"| decode steps | {ours[1]} | {theirs[1]} | {theirs[1] / ours[1]:.2f} |")
         print(f"| seconds | {ours[2]:.1f} | {theirs[2]:.1f} | {theirs[2] / ours[2]:.2f} |")
+        print(f"| CPU seconds without the workers | {ours[3]:.1f} | {theirs[3]:.1f} | {theirs[3] / ours[3]:.2f} |")
         print(f"| share of the time in the engine | {stats.seconds_engine / stats.seconds_total:.2f} | | |")
         print(f"| success | {stats.successes / stats.episodes:.2f} | | |")
 
