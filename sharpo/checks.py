@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import importlib.util
+import pickle
+import tempfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from sharpo import typed
+from sharpo import overrides, typed
 from sharpo.algorithms.base import Algorithm
 from sharpo.errors import ConfigError, DataError
 
@@ -21,7 +24,24 @@ _OWN: dict[str, Any] = {  # the settings that belong to no part
     "ckpt": str | None,
     "swept": str,
 }
+_NEEDED = (
+    *("algorithm", "policy_loss", "hint", "env", "prompt", "data", "model", "optimizer", "engine", "gate", "panel"),
+    *("trainer", "strategy", "callbacks", "logger", "paths", "schedule"),
+)
 _AT_LEAST_1 = ("max_epochs", "accumulate_grad_batches", "check_val_every_n_epoch", "num_nodes")
+
+
+def check_needed(cfg: Mapping[str, Any]) -> None:
+    """Refuse a configuration from which a part was removed (``~engine``), or with a value that is still missing.
+
+    Raises:
+        ConfigError: naming the part or the value.
+    """
+    for name in (*_NEEDED, *_OWN):
+        if name not in cfg:
+            raise ConfigError(f"~{name}: a run needs {name}; choose another value instead of removing it")
+    for name in overrides.missing(cfg):
+        raise ConfigError(f"{name} has no value: give it, for example {name}=...")
 
 
 def check_values(cfg: Mapping[str, Any]) -> None:
@@ -30,6 +50,9 @@ def check_values(cfg: Mapping[str, Any]) -> None:
     Raises:
         ConfigError: naming the field, the value and what is allowed.
     """
+    place = str(cfg["env"]["_target_"]).rpartition(".")[0]
+    if place.startswith("sharpo.envs.") and importlib.util.find_spec(place) is None:
+        raise ConfigError(f"env: {place} is not part of this version yet; choose env=household or env=alfworld")
     for name, hint in _OWN.items():
         if not typed.fits(cfg[name], hint):
             raise ConfigError(f"{name} must be {typed.words(hint)}, got {cfg[name]!r}")
@@ -41,7 +64,10 @@ def check_values(cfg: Mapping[str, Any]) -> None:
     for name, value in cfg["paths"].items():
         if not isinstance(value, str) or not value.strip():
             raise ConfigError(f"paths.{name}={value!r}: must be a folder")
-    trainer = cfg["trainer"]
+    _check_trainer(cfg["trainer"])
+
+
+def _check_trainer(trainer: Mapping[str, Any]) -> None:
     for name in _AT_LEAST_1:
         value = trainer.get(name, 1)
         if value is None or value < 1:
@@ -122,9 +148,89 @@ def find_checkpoint(wanted: str | None, runs: Path, own: Path | None = None) -> 
         if not found:
             raise DataError(f"ckpt=last: no run in {runs} has checkpoints/last.ckpt; give ckpt=<path>")
         return str(found[-1])
-    if not Path(wanted).exists():
-        raise DataError(f"ckpt={wanted}: there is no such file")
+    if not Path(wanted).is_file():
+        kind = "a folder; give a file in it" if Path(wanted).is_dir() else "no such file"
+        raise DataError(f"ckpt={wanted}: there is {kind}, for example <run>/checkpoints/last.ckpt, or ckpt=last")
     return wanted
+
+
+def check_model(path: Any, remedy: str | None) -> str:
+    """Return a model's folder or hub name when it can be one.
+
+    Args:
+        path: the setting.
+        remedy: how to make the model; it is missing when a local folder has no ``config.json``.
+
+    Raises:
+        ConfigError: when it is no text.
+        DataError: when the folder holds no model.
+    """
+    if not isinstance(path, str) or not path.strip():
+        raise ConfigError(f"model.path={path!r}: give a model's folder or its name on the Hugging Face hub")
+    local = path.startswith((".", "/", "~")) or path.count("/") != 1
+    known = remedy or Path(path).expanduser().is_absolute()
+    if known and local and not (Path(path).expanduser() / "config.json").is_file():
+        raise DataError(f"model.path={path!r} holds no model (no config.json): {remedy or 'give another folder'}")
+    return path
+
+
+def check_checkpoint(path: str | None, *, resume: bool) -> str | None:
+    """Return a checkpoint's path when it can be read, and can be trained on where that is wanted.
+
+    Args:
+        path: of the file; None = no checkpoint.
+        resume: training goes on from it, so the optimizer's state is needed too.
+
+    Raises:
+        DataError: when the file is damaged, foreign, or holds too little.
+    """
+    if path is None:
+        return None
+    try:
+        saved = torch.load(path, map_location="cpu", mmap=True, weights_only=True)
+    except (RuntimeError, EOFError, OSError, pickle.UnpicklingError, ValueError) as error:
+        raise DataError(f"ckpt={path} is damaged or no checkpoint ({_first_line(error)}): give another") from error
+    if not isinstance(saved, dict) or "sharpo" not in saved:
+        raise DataError(f"ckpt={path} was not written by this program: it holds no policy version; give another")
+    if resume and "optimizer_states" not in saved:
+        raise DataError(
+            f"ckpt={path} holds weights alone, which eval.py can judge; to go on training give the run's last.ckpt"
+        )
+    return path
+
+
+def check_optimizer(make: Callable[..., torch.optim.Optimizer], schedule: Callable[..., Any] | None) -> None:
+    """Make the optimizer and its schedule for a toy layer, so that a value they refuse is found at start.
+
+    Raises:
+        ConfigError: with what they said.
+    """
+    name = "optimizer"
+    try:
+        toy = make(list(torch.nn.Linear(2, 2).named_parameters()))
+        name = "schedule"
+        if schedule is not None:
+            schedule(toy)
+    except (ValueError, TypeError, RuntimeError, ZeroDivisionError) as error:
+        raise ConfigError(f"{name}: {_first_line(error)}") from error
+
+
+def make_folder(run: Path) -> None:
+    """Make a run's folder.
+
+    Raises:
+        DataError: when it cannot be written.
+    """
+    try:
+        run.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=run):
+            pass
+    except OSError as error:
+        raise DataError(f"paths.run={run} cannot be written ({error.strerror}): choose another folder") from error
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
 def logged_run(checkpoint: str | None) -> dict[str, str]:

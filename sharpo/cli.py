@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
 import inspect
 import json
 import os
 import sys
-import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,9 +19,8 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from sharpo import compare, overrides, plan, stats, sweep
-from sharpo.checks import check_choices, check_values, find_checkpoint, logged_run
-from sharpo.errors import ConfigError, DataError, SharpoError
+from sharpo import checks, compare, overrides, plan, stats, sweep
+from sharpo.errors import ConfigError, SharpoError, end
 from sharpo.logged import logged_config, without_secrets
 from sharpo.quiet import hush
 
@@ -38,14 +35,19 @@ def read(config_name: str, arguments: Sequence[str]) -> DictConfig:
         ConfigError: for an unknown choice or knob, with close matches, or a value that is missing.
     """
     chosen, values = overrides.split(arguments, overrides.choices())
-    with initialize_config_module(version_base="1.3", config_module=CONFIGS):
-        plain: Any = OmegaConf.to_container(compose(config_name, overrides=chosen), resolve=False)
-        cfg = compose(config_name, overrides=[*chosen, *overrides.repaired(plain, values)])
+    cfg = _composed(config_name, [*chosen, *overrides.repaired(_choices(config_name, chosen), values)])
     if "LOCAL_RANK" in os.environ and RUN in os.environ:  # a process that the first one launched shares its folder
         cfg.paths.run = os.environ[RUN]
-    missing = overrides.missing(OmegaConf.to_container(cfg, resolve=False))
-    if missing:
-        raise ConfigError(f"{missing[0]} has no value: give it, for example {missing[0]}=...")
+    return whole(cfg)
+
+
+def whole(cfg: DictConfig) -> DictConfig:
+    """Resolve a configuration in place and return it.
+
+    Raises:
+        ConfigError: for a setting that was removed, has no value, or refers to nothing.
+    """
+    checks.check_needed(OmegaConf.to_container(cfg, resolve=False))  # type: ignore[arg-type]
     try:
         OmegaConf.resolve(cfg)
     except OmegaConfBaseException as error:
@@ -68,6 +70,7 @@ def build(cfg: Any, name: str, *, partial: bool = False, **extra: Any) -> Any:
     node = OmegaConf.to_container(cfg, resolve=True) if OmegaConf.is_config(cfg) else cfg
     if not isinstance(node, dict) or "_target_" not in node:
         raise ConfigError(f"{name}={node}: the chosen group has no such part; choose another or leave this out")
+    overrides.refuse_fixed(name, node, extra)
     try:
         make = functools.partial(instantiate(node, _partial_=True, _convert_="all"), **extra)
         inspect.signature(make.func).bind_partial(*make.args, **make.keywords)
@@ -95,10 +98,7 @@ class Parts:
         self.cfg = cfg
         self.plain: dict[str, Any] = OmegaConf.to_container(cfg, resolve=True)  # type: ignore[assignment]
         self.run = Path(cfg.paths.run)
-        place = str(cfg.env._target_).rpartition(".")[0]
-        if place.startswith("sharpo.envs.") and importlib.util.find_spec(place) is None:
-            raise ConfigError(f"env: {place} is not part of this version yet; choose env=household or env=alfworld")
-        check_values(self.plain)
+        checks.check_values(self.plain)
         self.algorithm = build(cfg.algorithm, "algorithm")
         self.hint = build(cfg.hint, "hint")
         self.panels = {name: build(node, f"panel.{name}") for name, node in cfg.panel.items()}
@@ -106,7 +106,7 @@ class Parts:
         self.env = build(cfg.env, "env")
         self.sizes = build(cfg.data.sizes, "data.sizes")
         self.budgets = build(cfg.data.budgets, "data.budgets")
-        check_choices(self.plain, self.algorithm)
+        checks.check_choices(self.plain, self.algorithm)
         self.logged = logged_config(self.plain, self.algorithm)
         self.env.num_tasks("train")  # an environment without its data says so here
 
@@ -115,11 +115,7 @@ class Parts:
         """Folder or hub id of the model; a model that is made from scratch is made now."""
         node = self.cfg.model.path
         if not OmegaConf.is_config(node):
-            remedy = self.cfg.model.get("remedy")
-            local = str(node).startswith((".", "/", "~")) or str(node).count("/") != 1
-            if remedy and local and not (Path(str(node)).expanduser() / "config.json").is_file():
-                raise DataError(f"model.path={str(node)!r} holds no model (no config.json): {remedy}")
-            return str(node)
+            return checks.check_model(node, self.cfg.model.get("remedy"))
         if not hasattr(self.env, "lexicon"):
             raise ConfigError(f"model=tiny needs an environment that lists its words; {self.cfg.env._target_} does not")
         return build(node, "model.path").prepare(self.env.lexicon)
@@ -134,11 +130,15 @@ class Parts:
         from sharpo.module import SharpoModule
 
         cfg = self.cfg
+        updates = (
+            build(cfg.optimizer, "optimizer", partial=True),
+            None if cfg.schedule is None else build(cfg.schedule, "schedule", partial=True),
+        )
+        checks.check_optimizer(*updates)
         module = SharpoModule(
             self.policy(partial=True),
             self.algorithm,
-            build(cfg.optimizer, "optimizer", partial=True),
-            None if cfg.schedule is None else build(cfg.schedule, "schedule", partial=True),
+            *updates,
             temperature=cfg.temperature,
             teacher=cfg.teacher,
             gate=None if cfg.gate is None else build(cfg.gate, "gate"),
@@ -177,10 +177,8 @@ class Parts:
         callbacks = [build(node, f"callbacks.{name}") for name, node in cfg.callbacks.items() if node is not None]
         if cfg.validate_first and self.panels:
             callbacks.append(build({"_target_": "sharpo.callbacks.validate_first.ValidateFirst"}, "validate_first"))
-        same: dict[str, Any] = {"wandb": logged_run(resumed)} if "wandb" in cfg.logger else {}
-        loggers = [
-            build(node, f"logger.{name}", **same.get(name, {})) for name, node in cfg.logger.items() if node is not None
-        ]
+        same: dict[str, Any] = {"wandb": checks.logged_run(resumed)} if "wandb" in cfg.logger else {}
+        loggers = [build(node, f"logger.{k}", **same.get(k, {})) for k, node in cfg.logger.items() if node is not None]
         strategy = build(cfg.strategy, "strategy") if "_target_" in cfg.strategy else cfg.strategy.name
         none: dict[str, Any] = {} if self.panels else {"limit_val_batches": 0}
         return build(
@@ -207,11 +205,11 @@ def train(cfg: DictConfig) -> float | None:
         return None
     hush()
     lightning.seed_everything(cfg.seed, workers=True, verbose=False)
-    checkpoint = find_checkpoint(cfg.ckpt, parts.run.parent, parts.run)
+    checkpoint = checks.check_checkpoint(checks.find_checkpoint(cfg.ckpt, parts.run.parent, parts.run), resume=True)
     module, data = parts.module(), parts.data()
     trainer = parts.trainer(checkpoint)
     if trainer.is_global_zero:
-        parts.run.mkdir(parents=True, exist_ok=True)
+        checks.make_folder(parts.run)
         public = OmegaConf.create(without_secrets(parts.plain))
         (parts.run / "config.yaml").write_text(OmegaConf.to_yaml(public), encoding="utf-8")
     for logger in trainer.loggers:
@@ -232,8 +230,8 @@ def evaluate(cfg: DictConfig) -> dict[str, Any]:
     parts = Parts(cfg)
     if not parts.panels:
         raise ConfigError("eval needs a panel: choose panel=default or panel=small")
-    hush()
-    checkpoint = find_checkpoint(cfg.ckpt, parts.run.parent, parts.run)
+    hush(judging=True)
+    checkpoint = checks.check_checkpoint(checks.find_checkpoint(cfg.ckpt, parts.run.parent, parts.run), resume=False)
     trainer = parts.trainer()
     counted = next((c for c in trainer.callbacks if hasattr(c, "counts")), None)  # type: ignore[attr-defined]
     if counted is None:
@@ -243,7 +241,7 @@ def evaluate(cfg: DictConfig) -> dict[str, Any]:
     trainer.validate(parts.module(), datamodule=parts.data(), ckpt_path=checkpoint, verbose=False, weights_only=True)
     result = {"model": parts.path, "ckpt": checkpoint, "panels": stats.summary(counted.counts)}  # type: ignore[attr-defined]
     if trainer.is_global_zero:
-        parts.run.mkdir(parents=True, exist_ok=True)
+        checks.make_folder(parts.run)
         (parts.run / "eval.json").write_text(json.dumps(result, indent=2), encoding="utf-8")
         print(stats.table(result["panels"]))  # noqa: T201
         print(f"written: {parts.run / 'eval.json'}")  # noqa: T201
@@ -262,10 +260,16 @@ def main(run: Callable[[DictConfig], Any] = train, config_name: str = "train") -
             os.environ.setdefault("HYDRA_FULL_ERROR", "1")
             run(read(config_name, arguments))
     except (SharpoError, HydraException) as error:
-        if os.environ.get("SHARPO_DEBUG") == "1":
-            traceback.print_exc()
-        print(f"error: {error}", file=sys.stderr)  # noqa: T201
-        raise SystemExit(2) from None
+        end(error)
+
+
+def _composed(config_name: str, settings: list[str]) -> DictConfig:
+    with initialize_config_module(version_base="1.3", config_module=CONFIGS):
+        return compose(config_name, overrides=settings)
+
+
+def _choices(config_name: str, chosen: list[str]) -> Any:
+    return OmegaConf.to_container(_composed(config_name, chosen), resolve=False)
 
 
 def _with_hydra(run: Callable[[DictConfig], Any], config_name: str) -> None:
@@ -275,14 +279,17 @@ def _with_hydra(run: Callable[[DictConfig], Any], config_name: str) -> None:
     from hydra.types import RunMode
 
     launched = sweep.Sweep()
+    sys.argv[1:] = overrides.for_hydra(sys.argv[1:], functools.partial(_choices, config_name))
 
     def job(cfg: DictConfig) -> Any:
         launch = HydraConfig.get()
         if run is train and launch.mode is RunMode.MULTIRUN and not cfg.get("plan"):
             return launched.member(cfg, Path(launch.sweep.dir), list(launch.overrides.task))
-        with_folder = OmegaConf.merge(cfg, {"paths": {"run": launch.runtime.output_dir}})
-        assert isinstance(with_folder, DictConfig)
-        return run(with_folder)
+        OmegaConf.update(cfg, "paths.run", launch.runtime.output_dir)
+        try:
+            return run(whole(cfg))
+        except SharpoError as error:  # Hydra would print its own frames
+            end(error)
 
     hydra.main(version_base="1.3", config_path=f"pkg://{CONFIGS}", config_name=config_name)(job)()
     if launched.members:

@@ -174,6 +174,28 @@ def wants_hydra(arguments: Sequence[str]) -> bool:
     return any(argument.startswith(own) for argument in arguments)
 
 
+def refuse_fixed(field: str, node: Mapping[Any, Any], fixed: Iterable[str]) -> None:
+    """Refuse a setting that the program would silently replace by its own.
+
+    Raises:
+        ConfigError: naming the setting, and where it is decided.
+    """
+    for key in sorted(set(fixed) & set(node)):
+        raise ConfigError(f"{field}.{key}={node[key]!r}: the program sets it{instead(key)}; leave it out")
+
+
+def instead(name: str) -> str:
+    """Return where the command line decides what the program passes to a constructor, empty when nowhere.
+
+    Example:
+        >>> instead("strategy"), instead("callbacks"), instead("num_sanity_val_steps")
+        (' from strategy=...', ' from callbacks=...', '')
+    """
+    place = {"default_root_dir": "paths.run", "path": "model.path", "pool": "data.pool"}.get(name, name)
+    known = (*choices(), "temperature", "seed", "teacher", "paths.run", "model.path", "data.pool")
+    return f" from {place}=..." if place in known else ""
+
+
 def _close(word: str, known: Sequence[str]) -> str:
     near = difflib.get_close_matches(word, known, n=3, cutoff=0.5)
     meant = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""

@@ -48,7 +48,7 @@ def test_a_setting_that_does_not_exist(arguments, message):
         (["data.sizes.group_size=1"], "data.sizes.group_size=1"),
         (["experiment=sharpo_webshop"], "sharpo.envs.webshop is not part of this version yet"),
         (["strategy=fsdp", "trainer.accelerator=cpu"], "strategy=fsdp needs a GPU; on a CPU use strategy=fsdp2"),
-        (["debug=fast", "panel=none"], "panel.val={'tasks': 4}: the chosen group has no such part"),
+        (["++panel.mine.tasks=4"], "panel.mine={'tasks': 4}: the chosen group has no such part"),
         (["trainer.devices=2"], "trainer.devices=2 needs strategy=ddp or strategy=fsdp2"),
         (["trainer.precision=bf16-true"], "use bf16-mixed"),
         (["algorithm=imitation"], "choose engine=expert"),

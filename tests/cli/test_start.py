@@ -1,0 +1,91 @@
+"""What a run refuses before it begins: values out of range, removed parts, what the program sets itself, bad files."""
+
+import pytest
+import torch
+
+from sharpo import checks, cli, overrides
+from sharpo.errors import ConfigError, DataError, SharpoError
+
+
+def begun(*arguments, root):
+    parts = cli.Parts(cli.read("train", ["model=tiny", "engine=hf", f"paths.root={root}", *arguments]))
+    return parts.module(), parts.trainer()
+
+
+def refused(*arguments, root):
+    with pytest.raises(SharpoError) as caught:
+        begun(*arguments, root=root)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("seed=-1", "seed=-1: must be 0 to"),
+        ("temperature=nan", "temperature must be a number, got nan"),
+        ("name=../x", "name='../x': it names the run's folder"),
+        ("paths.root=null", "paths.root=None: must be a folder"),
+        ("ckpt=1", "ckpt must be text or null, got 1"),
+        ("trainer.max_epochs=0", "trainer.max_epochs=0: must be a whole number of at least 1"),
+        ("~trainer.max_epochs", "trainer.max_epochs has no value"),
+        ("trainer.accumulate_grad_batches=0", "trainer.accumulate_grad_batches=0: must be"),
+        ("trainer.gradient_clip_val=-1", "trainer.gradient_clip_val=-1: must be above 0"),
+        ("trainer.gradient_clip_algorithm=value", "only the global norm clips here"),
+        ("~engine", "~engine: a run needs engine"),
+        ("~seed", "~seed: a run needs seed"),
+        ("++sead=1", "the configuration has no 'sead'; did you mean 'seed'"),
+        ("=3", "'=3' is not of the form key=value"),
+        ("optimizer.lr=-1", "optimizer: Invalid learning rate: -1"),
+        ("trainer.strategy=ddp", "trainer.strategy='ddp': the program sets it from strategy=...; leave it out"),
+        ("trainer.num_sanity_val_steps=3", "trainer.num_sanity_val_steps=3: the program sets it; leave it out"),
+        ("model.path=", "model.path='': give a model's folder"),
+        ("teacher=stale(-1)", "teacher='stale(-1)' must be shared"),
+    ],
+)
+def test_what_no_run_can_honour(setting, message, tmp_path):
+    assert message in refused(setting, root=tmp_path)
+
+
+def test_a_fast_check_without_validation():
+    assert cli.Parts(cli.read("train", ["debug=fast", "panel=none"])).panels == {}
+
+
+def test_a_folder_with_spaces_letters_and_equals_signs(tmp_path):
+    root = tmp_path / "é =x (1)"
+    assert cli.read("train", [f"paths.root={root}"]).paths.root == str(root)
+
+
+def test_a_checkpoint_that_is_none(tmp_path):
+    with pytest.raises(DataError, match="there is a folder; give a file in it"):
+        checks.find_checkpoint(str(tmp_path), tmp_path)
+    whole = tmp_path / "whole.ckpt"
+    torch.save({"sharpo": {}, "weights": torch.zeros(9999)}, whole)
+    for name, content in (("short", whole.read_bytes()[:9000]), ("text", b'{"a": 1}'), ("empty", b"")):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(DataError, match=f"ckpt=.*{name} is damaged or no checkpoint"):
+            checks.check_checkpoint(str(tmp_path / name), resume=False)
+    torch.save({"state_dict": {}}, tmp_path / "foreign")
+    with pytest.raises(DataError, match="was not written by this program"):
+        checks.check_checkpoint(str(tmp_path / "foreign"), resume=False)
+    assert checks.check_checkpoint(str(whole), resume=False) == str(whole)
+    with pytest.raises(DataError, match=r"weights alone.*last\.ckpt"):
+        checks.check_checkpoint(str(whole), resume=True)
+
+
+def test_a_folder_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match=r"paths.run=.*file/run cannot be written \(.*\): choose another folder"):
+        checks.make_folder(tmp_path / "file" / "run")
+
+
+def test_a_sweep_takes_a_knob_that_no_yaml_holds():
+    def forms(*arguments):
+        return overrides.for_hydra(list(arguments), lambda chosen: cli._choices("train", chosen))
+
+    assert forms("-m", "algorithm.lam=0.05,0.2", "seed=0,1") == ["-m", "++algorithm.lam=0.05,0.2", "seed=0,1"]
+    assert forms("-m", "algorithm=sharpo,sharpo_l005", "algorithm.lam=0.1")[-1] == "++algorithm.lam=0.1"
+    assert forms("--cfg", "job", "hydra.verbose=true") == ["--cfg", "job", "hydra.verbose=true"]
+    with pytest.raises(ConfigError, match="did you mean 'lam'"):
+        forms("-m", "algorithm.lamm=0.05,0.2")
+    with pytest.raises(ConfigError, match=r"algorithm.lam: algorithm has no 'lam'"):
+        forms("-m", "algorithm=sharpo,grpo", "algorithm.lam=0.05")
