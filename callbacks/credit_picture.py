@@ -68,23 +68,25 @@ def draw(
     if bool(seen.moved.any()):
         _histogram(below[0], seen.multiplier, seen.moved, seen.success, 1.0)
         share = report["moved_share"]
-        below[0].set(title=f"Multiplier: {share:.0%} of the segments moved > 1 %", xlabel="A_eff / A")
+        below[0].set(title=f"Multiplier: {share:.0%} moved by > 1 %", xlabel="A_eff / A")
         r, up, down = (report[f"multiplier_length_correlation{end}"] for end in ("", "_positive", "_negative"))
         _against_length(below[1], seen.multiplier, seen.moved, seen, 1.0)
-        below[1].set(title=f"Length: r = {_n(r)} (A > 0: {_n(up)}, A < 0: {_n(down)})", ylabel="A_eff / A")
+        below[1].set(title=f"Against length: r = {_n(r)} (A > 0 {_n(up)}, A < 0 {_n(down)})", ylabel="A_eff / A")
         _multipliers_over_time(below[2], history)
     else:
         _histogram(below[0], seen.step, seen.counts, seen.success, 0.0)
         below[0].set(title="A step's own credit", xlabel="A_eff − mean of its trajectory")
         _against_length(below[1], seen.step, seen.counts, seen, 0.0)
         r = report["step_length_correlation"]
-        below[1].set(title=f"Length: r = {_n(r)}", ylabel="A_eff − mean of its trajectory")
+        below[1].set(title=f"Against length: r = {_n(r)}", ylabel="A_eff − mean of its trajectory")
         _line(below[2], history, "step_share", "step share", GREY)
         below[2].set(title="Share of Var(A_eff) inside trajectories", ylabel="share", ylim=(0, 1))
         _iterations(below[2], history)
+    for axes in grid.flat:
+        axes.title.set_fontsize(11)
     iteration, count = int(history[-1]["iteration"]), int(seen.counts.sum())
     figure.suptitle(f"Credit of iteration {iteration}, {method}: {count} segments drawn", fontsize=13)
-    figure.savefig(path, dpi=100)
+    figure.savefig(path, dpi=88, pil_kwargs={"optimize": True})
 
 
 def _n(value: float) -> str:
@@ -114,12 +116,12 @@ def _histogram(axes: Any, values: Tensor, where: Tensor, success: Tensor, neutra
         if not mine.numel():
             continue
         share = torch.full_like(mine, 1.0 / mine.numel()).tolist()
-        label = f"{name}: mean {_mean(mine):+.3f} (n = {mine.numel()})"
+        label = f"{name}: mean {_mean(mine):.3f} (n = {mine.numel()})"
         axes.hist(mine.clamp(low, high).tolist(), bins=edges, weights=share, color=colour, alpha=0.45, label=label)
         axes.axvline(_mean(mine), color=colour, linewidth=1.6)
     axes.axvline(neutral, color="black", linewidth=0.8, linestyle=":")
-    axes.set(ylabel="share of the segments of its kind", xlim=(low, high))
-    axes.legend(frameon=False, fontsize=8)
+    axes.set(ylabel="share of the segments of its kind", xlim=(low, high), ylim=(0, 1.25 * axes.get_ylim()[1]))
+    axes.legend(loc="upper left", frameon=False, fontsize=8)
 
 
 def _gaps(axes: Any, seen: Seen) -> None:
@@ -158,11 +160,12 @@ def _against_length(axes: Any, values: Tensor, where: Tensor, seen: Seen, neutra
             (seen.length[mine] + shift).tolist(), values[mine].tolist(), s=9, color=colour, alpha=0.35, linewidths=0,
             label=name,
         )  # fmt: skip
-    lengths = sorted(set(seen.length[where].tolist()))
+    counts = {n: int((where & (seen.length == n)).sum()) for n in sorted(set(seen.length[where].tolist()))}
+    lengths = [n for n, count in counts.items() if count >= 5]
     axes.plot(lengths, [_mean(values[where & (seen.length == n)]) for n in lengths], color="black", marker="_",
-              linewidth=1.0, label="mean of a length")  # fmt: skip
+              linewidth=1.0, label="mean of a length (n ≥ 5)")  # fmt: skip
     axes.set_xlabel("length of the segment, tokens")
-    axes.legend(frameon=False, fontsize=8)
+    axes.legend(frameon=False, fontsize=8, loc="upper right")
 
 
 def _line(
@@ -171,7 +174,8 @@ def _line(
     kept = [(row["iteration"], row[key]) for row in history if isfinite(row.get(key, float("nan")))]
     if kept:
         x, y = zip(*kept, strict=True)
-        axes.plot(x, y, color=colour, linestyle=style, marker="o", markersize=3.5, label=label)
+        axes.plot(x, y, color=colour, linestyle=style, marker="o", markersize=4.5, label=label,
+                  markerfacecolor=colour if style == "-" else "white")  # fmt: skip
 
 
 def _band(axes: Any, history: Sequence[Mapping[str, float]], name: str, label: str, colour: str) -> None:
@@ -188,17 +192,19 @@ def _iterations(axes: Any, history: Sequence[Mapping[str, float]]) -> None:
 
     first, last = history[0]["iteration"], history[-1]["iteration"]
     axes.set(xlabel="iteration", xlim=(first - 0.5, last + 0.5))
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     axes.grid(alpha=0.3)
     if axes.get_legend_handles_labels()[0]:
-        axes.legend(frameon=False, fontsize=8)
+        low, high = axes.get_ylim()
+        axes.set_ylim(low, high + 0.3 * (high - low))
+        axes.legend(frameon=False, fontsize=8, loc="upper left", ncols=2)
 
 
 def _gaps_over_time(axes: Any, history: Sequence[Mapping[str, float]]) -> None:
     axes.axhline(0.0, color="black", linewidth=0.8, linestyle=":")
     for name, colour in KINDS:
         _line(axes, history, f"gap_{name}_mean", f"{name}, own hint", colour)
-        _line(axes, history, f"control_other_{name}_mean", f"{name}, another task's (control)", colour, "--")
+        _line(axes, history, f"control_other_{name}_mean", f"{name}, control", colour, "--")
     axes.set(title="Mean gap", ylabel="nats per token")
     _iterations(axes, history)
 

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from sharpo.functional.credit_report import credit_diagnostics
+from sharpo.functional.credit import bounded_weight, interpolate, length_balance
+from sharpo.functional.credit_report import control_summary, credit_diagnostics, segment_gaps
 
 
 @dataclass(frozen=True)
@@ -84,3 +85,97 @@ def test_no_peer_anywhere_means_nothing_moved():
     report = credit_diagnostics(Table(**{**vars(TABLE), "selected": none, "hinted": none}), TABLE.base)
     assert report["peer_share"].item() == report["selected_share"].item() == 0.0
     assert torch.isnan(report["multiplier_mean"])
+
+
+def synthetic(episodes=600, steps=8, noise=0.6, bias=0.0, seed=0):
+    """Trajectories of mixed outcome whose spans have 1 to 12 tokens; the mean gap does not depend on the length."""
+    generator = torch.Generator().manual_seed(seed)
+    episode = torch.arange(episodes).repeat_interleave(steps)
+    length = torch.randint(1, 13, (len(episode),), generator=generator)
+    success = (torch.arange(episodes) % 2 == 0)[episode]
+    gap = bias + noise * torch.randn(len(episode), generator=generator)
+    yes = torch.ones_like(success)
+    student = -length.float()
+    return Table(
+        episode=episode,
+        length=length,
+        success=success,
+        hinted=yes,
+        base=torch.where(success, 0.8, -0.8),
+        selected=yes,
+        student_logp=student,
+        teacher_logp=student + gap * length,
+    )
+
+
+def shaped(table, gap, gamma=0.0):
+    weight = bounded_weight(gap, table.base, table.selected, table.episode)
+    multiplier = length_balance(weight, table.length, table.selected, table.episode, gamma=gamma)
+    return credit_diagnostics(table, interpolate(table.base, multiplier, 0.2))
+
+
+ENDS = ("", "_positive", "_negative")
+
+
+def test_balanced_multipliers_do_not_follow_the_length():
+    table = synthetic()
+    report = shaped(table, segment_gaps(table)[0])
+    for end in ENDS:
+        assert abs(report[f"multiplier_length_correlation{end}"].item()) < 0.08, end
+
+
+def test_an_equal_budget_for_every_segment_is_seen_to_follow_the_length():
+    table = synthetic()
+    report = shaped(table, segment_gaps(table)[0], gamma=1.0)
+    for end in ENDS:
+        assert report[f"multiplier_length_correlation{end}"].item() < -0.5, end
+
+
+def test_a_shaper_that_sums_the_gap_is_caught_although_its_bias_turns_with_the_sign():
+    table = synthetic(bias=-0.03, noise=0.02)
+    report = shaped(table, segment_gaps(table)[0] * table.length)
+    both, up, down = (report[f"multiplier_length_correlation{end}"].item() for end in ENDS)
+    assert up < -0.5 < 0.5 < down
+    assert abs(both) < 0.3  # over both signs most of it cancels
+    honest = shaped(table, segment_gaps(table)[0])
+    assert max(abs(honest[f"multiplier_length_correlation{end}"].item()) for end in ENDS) < 0.08
+
+
+def test_a_method_that_only_has_a_credit_hook_is_seen_too(assert_golden):
+    none = torch.zeros(4, dtype=torch.bool)
+    table = Table(**{**vars(TABLE), "selected": none, "hinted": none, "student_logp": None, "teacher_logp": None})
+    report = credit_diagnostics(table, table.base * torch.tensor([1.5, 1.0 + 1e-7, 0.5, 1.0]))
+    assert_golden(report["multiplier_mean"], 1.0)  # of 1.5 and 0.5: what is left alone does not count
+    assert_golden(report["moved_share"], 1.0)
+
+
+def test_step_share_of_base_advantages(assert_golden):
+    # episode 0: 1, 3 (mean 2); episode 1: -1, -3 (mean -2): inside (1+1+1+1)/4 = 1, total (1+9+1+9)/4 = 5
+    none = torch.zeros(4, dtype=torch.bool)
+    base = torch.tensor([1.0, 3.0, -1.0, -3.0])
+    report = credit_diagnostics(Table(**{**vars(TABLE), "base": base, "selected": none}), base)
+    assert_golden(report["step_share"], 0.2)
+    # deviations -1, 1, 1, -1; lengths 1, 2, 4, 4, centred -1.75, -0.75, 1.25, 1.25: (1.75 - 0.75) / sqrt(4 * 6.75)
+    assert_golden(report["step_length_correlation"], 1.0 / 27.0**0.5)
+    assert_golden(credit_diagnostics(TABLE, TABLE.base)["step_share"], 0.0)
+
+
+def test_control_numbers(assert_golden):
+    own, other = torch.tensor([0.4, 0.2, -0.1, 0.3]), torch.tensor([0.1, 0.2, -0.3, 0.4])
+    report = control_summary(own, other, torch.tensor([True, True, False, False]))
+    expected = {
+        "own_success_mean": 0.3,
+        "own_success_std": 0.1,
+        "own_failure_mean": 0.1,
+        "other_success_mean": 0.15,
+        "other_failure_mean": 0.05,
+        "difference": 0.1,  # 0.3, 0, 0.2, -0.1
+        "above_share": 0.625,  # 1, 0.5, 1, 0
+        # own centred 0.2, 0, -0.3, 0.1; other centred 0, 0.1, -0.4, 0.3: 0.15 / sqrt(0.14 * 0.26)
+        "correlation": 0.15 / (0.14 * 0.26) ** 0.5,
+    }
+    for name, value in expected.items():
+        assert_golden(report[name], value)
+    empty = control_summary(own[:0], other[:0], torch.zeros(0, dtype=torch.bool))
+    assert list(empty) == list(report)
+    assert all(x.isnan() for x in empty.values())
