@@ -1,7 +1,7 @@
 """StepOPSD: the golden vector with and without the step normaliser, loop references, rows in several batches."""
 
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 import torch
@@ -99,7 +99,7 @@ def test_the_normaliser_sees_an_episode_whose_steps_lie_in_several_batches(toys)
     table = one_sign_in_an_episode(table)
     algorithm = StepOpsd(policy_loss=toys.plain, step_norm="equal_step_mean_abs", select="has_other_success")
     together = toys.credited(batch, scores, table, algorithm).advantages
-    tensors = ("token_ids", "attention", "action_mask", "span_mask", "segment_index", "behaviour_logp")
+    tensors = [f.name for f in fields(batch) if isinstance(getattr(batch, f.name), torch.Tensor)]
     parts = [
         (
             replace(batch, **{name: getattr(batch, name)[rows] for name in tensors}),
