@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-SCRIPTS = ("rollout_efficiency.py", "update_overhead.py")
+SCRIPTS = ("rollout_efficiency.py", "update_overhead.py", "method_cost.py")
 
 
 def main(overrides: list[str]) -> int:

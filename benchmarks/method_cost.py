@@ -1,0 +1,87 @@
+"""What each method adds to the update: scoring and training on the same episodes, beside GRPO, in one run.
+
+Run: ``python benchmarks/method_cost.py [train.py overrides]``.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from sharpo import cli, scoring, update
+from sharpo.engine.expert import ExpertEngine
+from sharpo.episode import EpisodeGroup
+from sharpo.rollout.buffer import Origin, RolloutBuffer
+from sharpo.rollout.collate import collate
+from sharpo.rollout.collector import Collector
+
+REPEATS = 3
+FOLDER = Path(__file__).resolve().parents[1] / "configs" / "algorithm"
+
+
+def episodes(data: Any) -> list[EpisodeGroup]:
+    """Return noisy expert play: successes and failures of the same task, as a policy's own would be."""
+    engine = ExpertEngine(noise=0.3, encode=data.renderer.action_ids)
+    engine.version = 0
+    pool = data.make_pool(data.make_env)
+    tasks = [data.env.task("train", index) for index in range(data.sizes.groups)]
+    collector = Collector(engine, pool, data.renderer, data.env.parse, data.budgets)
+    played = collector.collect(tasks, data.sizes.group_size, seed=0, version=0, temperature=1.0)
+    pool.close()
+    return [EpisodeGroup(members[0].task, tuple(members)) for members in played.groups]
+
+
+def measured(name: str, overrides: list[str], groups: list[EpisodeGroup] | None) -> tuple[list[EpisodeGroup], Any]:
+    """Return the episodes and, for a method: best seconds of score + update, tokens of both kinds of pass."""
+    parts = cli.Parts(cli.read("train", [*overrides, f"algorithm={name}"]))
+    data, algorithm, temperature = parts.data(), parts.algorithm, parts.cfg.temperature
+    groups = groups or episodes(data)
+    table = collate(groups, algorithm, data.hint, data.renderer.tokenize, None)
+    micro = parts.cfg.trainer.get("accumulate_grad_batches", 1)
+    policy = parts.policy()
+    optimizer = parts.module().make_optimizer(list(policy.named_parameters()))
+    seconds, metrics = [], {}
+    for _ in range(REPEATS):
+        origin = Origin(0, 0, 0, data.renderer.pad_id, 1)
+        buffer = RolloutBuffer(
+            table, data.sizes, micro, origin, {},
+            with_teacher=algorithm.needs_teacher, teacher_in_update=algorithm.divergence is not None,
+        )  # fmt: skip
+        begun = time.perf_counter()
+        metrics = scoring.score(
+            buffer, policy, algorithm, temperature=temperature, device="cpu",
+            reference=policy if algorithm.needs_reference else None,
+        )  # fmt: skip
+        for index in range(len(buffer)):
+            batch, scores = buffer[index]
+            update.step(policy, algorithm, batch, scores, temperature).loss.backward()
+            if (index + 1) % buffer.micro_batches == 0:
+                optimizer.step()
+                optimizer.zero_grad()
+        seconds.append(time.perf_counter() - begun)
+    student = sum(len(row) for row in table.rows)
+    teacher = metrics["credit/teacher_rows"]
+    return groups, (min(seconds), student, int(teacher), table.hints["tokens"] / max(table.hints["built"], 1))
+
+
+def run(cfg: Any) -> None:
+    """Print one line for each method."""
+    torch.manual_seed(cfg.seed)
+    overrides = [item for item in sys.argv[1:] if not item.startswith("algorithm=")]
+    names = sorted(path.stem for path in FOLDER.glob("*.yaml") if path.stem != "imitation")
+    names.remove("grpo")
+    groups, base = measured("grpo", overrides, None)
+    print(f"{len(groups)} groups of {cfg.data.sizes.group_size}, {base[1]} tokens; best of {REPEATS}\n")
+    print("| method | score + update ÷ GRPO's | rows the teacher scored | mean hint, tokens |\n|---|---|---|---|")
+    print(f"| grpo ({base[0]:.2f} s) | 1.00 | 0 | |")
+    for name in names:
+        _, (seconds, _, rows, hint) = measured(name, overrides, groups)
+        print(f"| {name} | {seconds / base[0]:.2f} | {rows} | {f'{hint:.0f}' if rows else ''} |", flush=True)
+
+
+if __name__ == "__main__":
+    cli.main(run)
