@@ -146,7 +146,8 @@ def _control(axes: Any, control: Tensor, now: Mapping[str, float]) -> None:
         f"mean difference: {now['control_difference']:+.3f}",
         f"correlation: {_n(now['control_correlation'])}",
     ]
-    axes.text(0.03, 0.97, "\n".join(lines), va="top", fontsize=9, transform=axes.transAxes)
+    axes.text(0.03, 0.97, "\n".join(lines), va="top", fontsize=9, transform=axes.transAxes,
+              bbox={"facecolor": "white", "alpha": 0.8, "linewidth": 0})  # fmt: skip
     axes.set(xlim=(low, high), ylim=(low, high))
     axes.legend(frameon=False, fontsize=8, loc="lower right")
 
