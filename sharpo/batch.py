@@ -112,12 +112,42 @@ class Scores:
         return _moved(self, device, non_blocking)
 
 
+Distributions = tuple[Tensor, Tensor | None, Tensor | None]
+"""log p (N, K), token ids (N, K), log p of the rest (N,): :class:`sharpo.functional.distill.Distributions`."""
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """What an update compares with the teacher: JSD_β over the teacher's ``top`` likeliest tokens; 0 = over all."""
+
+    top: int = 0
+    beta: float = 0.5
+
+
+@dataclass(frozen=True)
+class Taught:
+    """A teacher's distributions for the tokens under ``mask`` (B, T), row by row, and how to compare with them."""
+
+    mask: Tensor
+    teacher: Distributions
+    beta: float
+
+
 @dataclass(frozen=True)
 class PolicyOutput:
-    """The current policy on a batch: ``logp`` (B, T) with gradient; ``entropy`` (B, T) in nats when asked for."""
+    """The current policy on a batch.
+
+    Args:
+        logp: (B, T) nats, with gradient.
+        entropy: (B, T) nats, when asked for.
+        divergence: from a teacher's distributions, (B, T) nats, with gradient, 0 on tokens that have none; when given.
+        distributions: of the scored tokens, row by row, without gradient; when asked for, and ``logp`` is then 0.
+    """
 
     logp: Tensor
     entropy: Tensor | None = None
+    divergence: Tensor | None = None
+    distributions: Distributions | None = None
 
 
 @dataclass(frozen=True)

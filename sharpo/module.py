@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from sharpo import scoring
+from sharpo import scoring, update
 from sharpo.algorithms.base import Algorithm
 from sharpo.batch import Batch, Scores
 from sharpo.errors import ConfigError, DataError, SharpoError
@@ -129,14 +129,11 @@ class SharpoModule(lightning.LightningModule):
         self._log_epoch({**{f"rollout/{name}": value for name, value in buffer.stats.items()}, **metrics})
 
     def training_step(self, batch: tuple[Batch, Scores], _: int) -> Tensor:
-        """Do one forward pass and one objective on a micro-batch."""
-        rows, scores = batch
-        mask = rows.attention & (rows.attention.cumsum(1) > 1) if self.algorithm.scores_context else rows.action_mask
-        output = self.policy(
-            rows.token_ids, rows.attention, mask, self.temperature, with_entropy=self.algorithm.needs_entropy
+        """Do one objective on a micro-batch."""
+        result = update.step(
+            self.policy, self.algorithm, *batch, self.temperature, self.hindsight, lockstep=self.device_mesh is not None
         )
-        result = self.algorithm.objective(output, scores, rows)
-        shares = {f"train/{name}": value * rows.update.averaging for name, value in result.metrics.items()}
+        shares = {f"train/{name}": value * batch[0].update.averaging for name, value in result.metrics.items()}
         self._log_epoch({"train/loss": result.loss.detach(), **shares})  # means of micro-batches: the update's values
         return result.loss
 

@@ -47,7 +47,10 @@ ALLOWED = {
     },
     "sharpo/scoring.py": {"algorithms", "batch", "segments", "functional", "engine", "policy", "rollout", "errors"},
     "sharpo/control.py": {"batch", "functional", "rollout", "scoring", "seeding"},
-    "sharpo/module.py": {"algorithms", "batch", "segments", "engine", "policy", "scoring", "rollout", "errors"},
+    "sharpo/update.py": {"algorithms", "batch"},
+    "sharpo/module.py": {
+        "algorithms", "batch", "segments", "engine", "policy", "scoring", "update", "rollout", "errors",
+    },
     "sharpo/metrics.py": {"episode"},
     "envs/": {"env", "envs", "episode", "errors", "seeding"},
     "callbacks/": {

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sharpo.batch import Batch, LossOutput, PolicyOutput, Scores
+from sharpo.batch import Batch, Divergence, LossOutput, PolicyOutput, Scores
 from sharpo.episode import EpisodeGroup
 from sharpo.functional.credit_report import credit_diagnostics
 from sharpo.segments import Segments
@@ -62,6 +62,11 @@ class Algorithm:
     def needs_entropy(self) -> bool:
         """True when the objective reads the entropy of the current policy."""
         return False
+
+    @property
+    def divergence(self) -> Divergence | None:
+        """What the update compares with the teacher's distributions (it then runs in every micro-batch); or None."""
+        return None
 
     @property
     def hinted_share(self) -> float:

@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
 from torch import Tensor
 
 from sharpo.algorithms.auxiliary import Auxiliary, sampled
 from sharpo.algorithms.shaped import one_of
-from sharpo.batch import Batch, PolicyOutput, Scores
+from sharpo.batch import Batch, Divergence, PolicyOutput, Scores
 from sharpo.errors import ConfigError
 from sharpo.functional.distill import gated_surrogate, sampled_policy_gradient
 
-Loss = Literal["sampled_pg", "repo_surrogate"]
+Loss = Literal["sampled_pg", "repo_surrogate", "jsd_full", "jsd_topk"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,15 +24,21 @@ class GrpoOpsd(Auxiliary):
     ``sampled_pg``: −sg(log π_T − log π) · log π, whose expected gradient is that of KL(π ‖ π_T).
     ``repo_surrogate``: σ(β·gap) · (log π_T − log π); with β = 0, the form of the public code, its gradient is −½ on
     every sampled token whatever the teacher says.
+    ``jsd_full`` and ``jsd_topk``: JSD_β between the two next-token distributions, over the vocabulary or over the
+    teacher's likeliest tokens and the rest as one; the teacher then runs in every micro-batch and not at scoring.
 
     Args:
         coef: weight of the term; 0.01 in the published runs.
         loss: which term.
         gate_beta: β >= 0 of ``repo_surrogate``, per nat; 0 in the published runs.
+        jsd_beta: β of the two jsd losses, in (0, 1): the teacher's weight in the mixture.
+        top_k: K >= 1 tokens of ``jsd_topk``.
     """
 
     loss: Loss = "sampled_pg"
     gate_beta: float = 0.0
+    jsd_beta: float = 0.5
+    top_k: int = 100
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -40,12 +47,43 @@ class GrpoOpsd(Auxiliary):
             raise ConfigError(f"algorithm.gate_beta must be >= 0, got {self.gate_beta}")
         if self.gate_beta > 0 and self.loss != "repo_surrogate":
             raise ConfigError(f"algorithm.gate_beta={self.gate_beta} goes with loss=repo_surrogate, not {self.loss}")
+        if not 0 < self.jsd_beta < 1:
+            raise ConfigError(f"algorithm.jsd_beta must be strictly between 0 and 1, got {self.jsd_beta}")
+        if self.top_k < 1:
+            raise ConfigError(f"algorithm.top_k must be >= 1; for all tokens use loss=jsd_full; got {self.top_k}")
+
+    @property
+    def divergence(self) -> Divergence | None:
+        """What the two jsd losses compare; None for the others, and with coefficient 0."""
+        if self.coef == 0 or not self.loss.startswith("jsd"):
+            return None
+        return Divergence(self.top_k if self.loss == "jsd_topk" else 0, self.jsd_beta)
+
+    def teaches_at(self, iteration: int) -> bool:
+        """Return False when the teacher runs in the update instead of at scoring."""
+        return super().teaches_at(iteration) and self.divergence is None
+
+    def taught(self, scores: Scores, batch: Batch) -> Tensor:
+        """Return which tokens have a teacher, (B, T) bool: with a jsd loss those of the rows with a hint."""
+        if self.divergence is None:
+            return super().taught(scores, batch)
+        if batch.teacher_attention is None:
+            return torch.zeros_like(batch.action_mask)
+        return batch.action_mask & batch.teacher_attention.any(1, keepdim=True)
 
     def terms(
         self, output: PolicyOutput, scores: Scores, batch: Batch, taught: Tensor
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the term of each token and the gap log π_T − log π."""
+        """Return the term of each token and, of sampled ones, the gap log π_T − log π.
+
+        Raises:
+            ValueError: when a jsd loss gets no divergence from the policy.
+        """
         del batch
+        if self.divergence is not None:
+            if output.divergence is None:
+                raise ValueError(f"PolicyOutput.divergence is None but loss={self.loss}: compare with the teacher")
+            return output.divergence, {}
         logp, teacher_logp = sampled(output, scores, taught)
         gap_t = {"teacher_gap": teacher_logp - logp}
         if self.loss == "repo_surrogate":

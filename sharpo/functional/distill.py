@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -81,3 +82,80 @@ def weighted_k3(logp: Tensor, old_logp: Tensor, teacher_logp: Tensor) -> Tensor:
     gap = teacher_logp.detach() - logp
     ratio = torch.exp((logp - old_logp.detach()).clamp(max=RATIO_LIMIT))
     return ratio * (torch.exp(gap.clamp(max=GAP_LIMIT)) - 1.0 - gap)
+
+
+class Distributions(NamedTuple):
+    """Log-probabilities in nats of N next-token distributions, whole or cut to their likeliest tokens."""
+
+    logp: Tensor
+    """(N, K) fp32; K = V when whole, then in the vocabulary's order."""
+    ids: Tensor | None = None
+    """Which tokens, (N, K) int64; None = whole."""
+    rest: Tensor | None = None
+    """Log-probability of all other tokens together, (N,); None = whole."""
+
+
+def likeliest(logp: Tensor, top: int) -> Distributions:
+    """Cut whole distributions to their ``top`` likeliest tokens; 0, or V and more, keeps them whole.
+
+    Args:
+        logp: log p, (N, V), normalised.
+        top: K.
+
+    Example:
+        >>> cut = likeliest(torch.tensor([[0.1, 0.7, 0.2]]).log(), 1)
+        >>> cut.ids, round(cut.rest.exp().item(), 4)
+        (tensor([[1]]), 0.3)
+    """
+    if not 0 < top < logp.shape[-1]:
+        return Distributions(logp)
+    kept, ids = logp.topk(top, dim=-1)
+    return Distributions(kept, ids, _rest(logp, ids))
+
+
+def divergence(logp: Tensor, target: Distributions, beta: float) -> Tensor:
+    """JSD_β between the target and a policy, (N,): over the whole vocabulary, or over K tokens and the rest as one.
+
+    Args:
+        logp: log p of the policy, (N, V), normalised, with gradient.
+        target: the teacher's, for the same N tokens; detached here.
+        beta: weight of the teacher in the mixture, in (0, 1).
+
+    Example:
+        >>> teacher, student = torch.tensor([[0.7, 0.2, 0.1]]).log(), torch.tensor([[0.5, 0.4, 0.1]]).log()
+        >>> [round(divergence(student, likeliest(teacher, k), 0.5).item(), 4) for k in (3, 2, 1)]
+        [0.0254, 0.0254, 0.021]
+    """
+    if target.ids is None or target.rest is None:
+        return jensen_shannon(target.logp, logp, beta)
+    mine = torch.cat([logp.gather(-1, target.ids), _rest(logp, target.ids)[:, None]], dim=-1)
+    return jensen_shannon(torch.cat([target.logp, target.rest[:, None]], dim=-1), mine, beta)
+
+
+def jensen_shannon(teacher_logp: Tensor, logp: Tensor, beta: float) -> Tensor:
+    """JSD_β = β KL(p_T ‖ M) + (1 − β) KL(p ‖ M),  M = β p_T + (1 − β) p, (N,) nats (arXiv 2601.18734).
+
+    Args:
+        teacher_logp: log p_T, (N, K), normalised; detached here.
+        logp: log p, (N, K), normalised, with gradient.
+        beta: in (0, 1).
+
+    Raises:
+        ValueError: when beta is not strictly between 0 and 1, where the formula is 0 for all pairs.
+
+    Example:
+        >>> pair = torch.tensor([[0.7, 0.2, 0.1]]).log(), torch.tensor([[0.5, 0.4, 0.1]]).log()
+        >>> round(jensen_shannon(*pair, 0.5).item(), 4)
+        0.0254
+    """
+    if not 0 < beta < 1:
+        raise ValueError(f"beta must be strictly between 0 and 1, got {beta}")
+    teacher_logp = teacher_logp.detach()
+    mixed = torch.logaddexp(teacher_logp + math.log(beta), logp + math.log1p(-beta))
+    forward = teacher_logp.exp() * (teacher_logp - mixed)
+    return (beta * forward + (1.0 - beta) * logp.exp() * (logp - mixed)).sum(-1)
+
+
+def _rest(logp: Tensor, ids: Tensor) -> Tensor:
+    """Sum the tokens that are not listed, in logs and directly: 1 − Σ of the listed ones would cancel."""
+    return torch.logsumexp(logp.scatter(-1, ids, -torch.inf), dim=-1)

@@ -13,9 +13,10 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.utils._pytree import register_dataclass
 
-from sharpo.batch import PolicyOutput
+from sharpo.batch import PolicyOutput, Taught
 from sharpo.errors import ConfigError, DataError
-from sharpo.functional.logprobs import token_logprobs
+from sharpo.functional.distill import Distributions
+from sharpo.functional.logprobs import token_distributions, token_logprobs
 from sharpo.policy.folder import EMBEDDING, HEAD, no_progress, read_config, write_folder
 from sharpo.shapes import expect
 
@@ -100,7 +101,15 @@ class CausalPolicy(nn.Module):
         return bool(self.lm.config.tie_word_embeddings)
 
     def forward(
-        self, token_ids: Tensor, attention: Tensor, score_mask: Tensor, temperature: float, with_entropy: bool = False
+        self,
+        token_ids: Tensor,
+        attention: Tensor,
+        score_mask: Tensor,
+        temperature: float,
+        with_entropy: bool = False,
+        *,
+        taught: Taught | None = None,
+        top: int | None = None,
     ) -> PolicyOutput:
         """Score the tokens under ``score_mask``; padding on either side never changes a number.
 
@@ -110,6 +119,9 @@ class CausalPolicy(nn.Module):
             score_mask: tokens to score, (B, T) bool, real and never a row's first token.
             temperature: τ > 0.
             with_entropy: also return the entropy in nats of the distribution each scored token was drawn from.
+            taught: also return the divergence from these distributions; their mask is a part of ``score_mask``.
+            top: return the distributions of the scored tokens, the likeliest ``top`` tokens of each (0 = whole),
+                without gradient and in place of everything else.
 
         Returns:
             ``logp`` (B, T) fp32, 0 outside ``score_mask``.
@@ -124,20 +136,38 @@ class CausalPolicy(nn.Module):
         rows, places = scored.nonzero(as_tuple=True)
         if rows.numel() != int(score_mask.sum()) or bool((places == 0).any()):
             raise ValueError("score_mask marks a padding token or a row's first token: neither has a log-probability")
+        where = (rows, columns[rows, places])
+        if taught is not None:  # taught tokens first, in their order: a chunk then meets a slice of the distributions
+            expect(taught.mask, "B T", "bool", name="taught.mask", **sizes)
+            first = taught.mask[where]
+            if int(first.sum()) != int(taught.mask.sum()) or int(first.sum()) != len(taught.teacher[0]):
+                raise ValueError("taught.mask must lie in score_mask and mark one token for each distribution")
+            order = torch.argsort(first.logical_not().to(torch.int8), stable=True)
+            rows, places = rows[order], places[order]
+            where = (rows, columns[rows, places])
         hidden = self.lm.model(input_ids=ids, use_cache=False).last_hidden_state
         empty = rows.numel() == 0
         if empty:  # every parameter stays in the graph, so that ranks agree on what to reduce
             picked, targets = hidden[:1, 0], ids[:1, 0]
         else:
             picked, targets = hidden[rows, places - 1], ids[rows, places]
-        logp, entropy = token_logprobs(picked, targets, self.lm.lm_head, temperature, self.chunk_tokens, with_entropy)
+        head, chunk = self.lm.lm_head, self.chunk_tokens
+        if top is not None:
+            seen = token_distributions(picked[: len(rows)], head, temperature, chunk, top)
+            blank = torch.zeros(token_ids.shape, dtype=torch.float32, device=hidden.device)
+            return PolicyOutput(blank, distributions=seen)
+        teacher = None if taught is None else Distributions(*taught.teacher)
+        beta = 0.5 if taught is None else taught.beta
+        scores = token_logprobs(picked, targets, head, temperature, chunk, with_entropy, teacher, beta)
+        blank = scores.logp.new_zeros(token_ids.shape)
         if empty:
-            blank = logp.new_zeros(token_ids.shape)
-            return PolicyOutput(blank + 0.0 * logp.sum(), blank if with_entropy else None)
-        where = (rows, columns[rows, places])
+            zero = blank + 0.0 * scores.logp.sum()
+            return PolicyOutput(zero, blank if with_entropy else None, None if taught is None else blank)
+        apart = scores.divergence
         return PolicyOutput(
-            logp.new_zeros(token_ids.shape).index_put(where, logp),
-            None if entropy is None else entropy.new_zeros(token_ids.shape).index_put(where, entropy),
+            blank.index_put(where, scores.logp),
+            None if scores.entropy is None else blank.index_put(where, scores.entropy),
+            None if apart is None else blank.index_put((where[0][: len(apart)], where[1][: len(apart)]), apart),
         )
 
     def named_weights(self) -> Iterator[tuple[str, Tensor]]:

@@ -85,6 +85,7 @@ class RolloutBuffer(Dataset[tuple[Batch, Scores]]):
         origin: see :class:`Origin`.
         stats: metrics of the collection.
         with_teacher: give hinted rows their teacher ids when scoring.
+        teacher_in_update: and when training.
         reduce: adds or maximises an integer tensor over ranks; all ranks construct their buffers together.
     """
 
@@ -97,12 +98,14 @@ class RolloutBuffer(Dataset[tuple[Batch, Scores]]):
         stats: Mapping[str, float],
         *,
         with_teacher: bool = True,
+        teacher_in_update: bool = False,
         reduce: Reduce = alone,
     ) -> None:
         self.rows, self.segments = collated.rows, collated.segments
         self.stats, self.origin, self.sizes = stats, origin, sizes
         self.policy_version, self.iteration = origin.policy_version, origin.iteration
         self.micro_batches, self.with_teacher = micro_batches, with_teacher
+        self.teacher_in_update = teacher_in_update
         most = int(reduce(torch.tensor([len(self.rows)]), "max")[0])
         per_update = sizes.micro_rows * micro_batches
         self.updates = max(1, -(-most // per_update))
@@ -191,7 +194,7 @@ class RolloutBuffer(Dataset[tuple[Batch, Scores]]):
             pad_id=self.origin.pad_id,
             update=self._sizes[update],
             policy_version=self.policy_version,
-            with_teacher=False,
+            with_teacher=self.teacher_in_update,
             advantages=known if len(known) == len(part) else None,
         )
         kinds = [any(kept[k] is not None for kept in self._scores) for k in range(3)]

@@ -188,6 +188,7 @@ class RolloutDataModule(lightning.LightningDataModule):
             Origin(self.seed, iteration, version, self.renderer.pad_id, world),
             {**result.stats.metrics(self._sum, world), **collate_metrics(rows.hints, rows.groups, self._sum)},
             with_teacher=self.algorithm.needs_teacher,
+            teacher_in_update=self.algorithm.divergence is not None,
             reduce=self._reduce,
         )
 

@@ -87,7 +87,15 @@ def random_problem(seed=0, rows=4, width=9, segments=6):
         old_logp=-uniform(rows, width), teacher_logp=-uniform(rows, width), reference_logp=-uniform(rows, width)
     )
     logp = (scores.old_logp + 0.3 * torch.randn(rows, width, generator=generator)).requires_grad_()
-    return table, batch, scores, PolicyOutput(logp, uniform(rows, width))
+    hinted = torch.ones(rows, width + 2, dtype=torch.bool)
+    hinted[2] = False
+    batch = replace(batch, teacher_token_ids=hinted.long(), teacher_attention=hinted)
+    return table, batch, scores, PolicyOutput(logp, uniform(rows, width), some_divergence(logp, mask))
+
+
+def some_divergence(logp, mask, outside=0.0):
+    """A stand-in for the divergence from a teacher, with a gradient to the policy's log-probabilities."""
+    return torch.where(mask, torch.where(mask, logp, 0.0).square(), outside)
 
 
 def make_tokens(gaps, base, *, selected=None, **columns):
@@ -161,6 +169,7 @@ def toys():
         tokens = staticmethod(make_tokens)
         credited = staticmethod(credited)
         taught = staticmethod(taught_problem)
+        divergence = staticmethod(some_divergence)
         plain = PolicyLoss()
 
     return Toys

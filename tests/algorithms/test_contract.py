@@ -91,7 +91,8 @@ def test_what_is_masked_changes_nothing(name, poison, toys):
     def spoil(x):
         return x.detach().masked_fill(outside, poison)
 
-    dirty_output = PolicyOutput(spoil(output.logp).requires_grad_(), spoil(output.entropy))
+    dirty_logp = spoil(output.logp).requires_grad_()
+    dirty_output = PolicyOutput(dirty_logp, spoil(output.entropy), toys.divergence(dirty_logp, ~outside, poison))
     dirty_scores = Scores(*(spoil(x) for x in (scores.old_logp, scores.teacher_logp, scores.reference_logp)))
     dirty_batch = replace(
         batch,

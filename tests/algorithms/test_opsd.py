@@ -5,8 +5,10 @@ from dataclasses import replace
 import pytest
 import torch
 
+from sharpo.algorithms.grpo_opsd import GrpoOpsd
 from sharpo.algorithms.opsd import Opsd
 from sharpo.algorithms.policy_loss import PolicyLoss
+from sharpo.errors import ConfigError
 
 LOGP, TEACHER = [-1.0, -0.5, -2.0], [-0.8, -0.9, -2.0]
 
@@ -59,3 +61,34 @@ def test_the_kl_term_of_the_policy_loss_stays(toys, assert_golden):
 def test_defaults(toys):
     algorithm = Opsd(policy_loss=toys.plain)
     assert (algorithm.loss, algorithm.coef) == ("sampled_pg", 1.0)
+
+
+@pytest.mark.parametrize(("loss", "top"), [("jsd_full", 0), ("jsd_topk", 7)])
+def test_a_divergence_is_the_loss_of_the_rows_with_a_hint(loss, top, toys, assert_golden):
+    batch, scores, output = toys.taught(LOGP, TEACHER)
+    algorithm = Opsd(policy_loss=toys.plain, loss=loss, jsd_beta=0.3, top_k=7)
+    assert (algorithm.divergence.top, algorithm.divergence.beta) == (top, 0.3)
+    assert algorithm.needs_teacher
+    assert not algorithm.teaches_at(0)  # it runs in the update
+    apart = torch.where(batch.action_mask, 0.0, torch.nan)
+    apart[0, 1:4], apart[1, 1] = torch.tensor([0.1, 0.2, 0.6]), 9.0
+    apart.requires_grad_()
+    hinted = torch.zeros(2, 8, dtype=torch.bool)
+    hinted[0] = True
+    batch = replace(batch, teacher_token_ids=hinted.long(), teacher_attention=hinted)
+    out = algorithm.objective(replace(output, divergence=apart), scores, batch)
+    assert_golden(out.loss.detach(), 0.3)  # (0.1 + 0.2 + 0.6)/3
+    assert_golden(torch.autograd.grad(out.loss, apart)[0], [[0.0, 1 / 3, 1 / 3, 1 / 3, 0.0], [0.0] * 5])
+    nobody = replace(batch, teacher_token_ids=None, teacher_attention=None)
+    assert algorithm.objective(replace(output, divergence=apart), scores, nobody).loss == 0
+    with pytest.raises(ValueError, match=r"divergence is None but loss=jsd_.*compare with the teacher"):
+        algorithm.objective(output, scores, batch)
+
+
+def test_only_the_jsd_losses_compare_distributions(toys):
+    assert Opsd(policy_loss=toys.plain).divergence is None
+    assert Opsd(policy_loss=toys.plain).teaches_at(0)
+    assert GrpoOpsd(policy_loss=toys.plain, loss="jsd_full", coef=0.0).divergence is None
+    for knob, message in (({"jsd_beta": 1.0}, "jsd_beta must be strictly"), ({"top_k": 0}, "top_k must be >= 1")):
+        with pytest.raises(ConfigError, match=message):
+            Opsd(policy_loss=toys.plain, **knob)

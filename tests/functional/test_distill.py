@@ -4,10 +4,17 @@ import math
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sharpo.functional.distill import gated_surrogate, sampled_policy_gradient, weighted_k3
+from sharpo.functional.distill import (
+    divergence,
+    gated_surrogate,
+    jensen_shannon,
+    likeliest,
+    sampled_policy_gradient,
+    weighted_k3,
+)
 
 LOGP, TEACHER = [-1.0, -0.5, -2.0], [-0.8, -0.9, -2.0]  # gaps 0.2, -0.4, 0
 nats = st.floats(-30, 0, width=32)
@@ -63,6 +70,7 @@ def test_t_ssd_1(assert_golden):
     assert_golden(slope, [-0.2 / 3, 0.4 / 3, 0.0])
 
 
+@settings(deadline=None, max_examples=60)
 @given(logp=nats, old=nats, teacher=nats, beta=st.floats(0, 8, width=32))
 def test_values_and_gradients_equal_the_naive_ones(logp, old, teacher, beta):
     x = torch.tensor([logp], dtype=torch.float64, requires_grad=True)
@@ -77,6 +85,7 @@ def test_values_and_gradients_equal_the_naive_ones(logp, old, teacher, beta):
         assert found == pytest.approx(slope, rel=1e-6, abs=1e-9)
 
 
+@settings(deadline=None, max_examples=60)
 @given(logp=nats, teacher=nats, beta=st.floats(0, 8, width=32))
 def test_the_gated_term_never_pushes_a_token_down(logp, teacher, beta):
     _, slope = gradient(lambda x: gated_surrogate(x, torch.tensor([teacher]), beta).loss, [logp])
@@ -126,3 +135,88 @@ def test_no_gradient_reaches_the_teacher_or_the_old_policy():
     total = gated_surrogate(logp, teacher, 5.0).loss + sampled_policy_gradient(logp, teacher)
     (total + weighted_k3(logp, old, teacher)).sum().backward()
     assert (old.grad, teacher.grad) == (None, None)
+
+
+P_T, P_S = [0.7, 0.2, 0.1], [0.5, 0.4, 0.1]
+
+
+def logs(p):
+    return torch.tensor([p], dtype=torch.float64).log()
+
+
+def test_t_opsd_2(assert_golden):
+    # the mixture is [0.6, 0.3, 0.1]
+    # KL(p_T|M) = 0.7 ln(7/6) + 0.2 ln(2/3) = 0.0268, KL(p_S|M) = 0.5 ln(5/6) + 0.4 ln(4/3) = 0.0239
+    teacher, student = logs(P_T), logs(P_S)
+    assert_golden(jensen_shannon(teacher, student, 0.5), [0.0254], printed_decimals=4)
+    # JSD_b / b -> KL(p_T|p_S) as b -> 0, and JSD_b / (1 - b) -> KL(p_S|p_T) as b -> 1
+    assert_golden(jensen_shannon(teacher, student, 1e-6) / 1e-6, [0.0969], printed_decimals=4)
+    assert_golden(jensen_shannon(teacher, student, 1 - 1e-6) / 1e-6, [0.1090], printed_decimals=4)
+
+
+def _reference_jsd(p_t, p_s, beta):
+    total = 0.0
+    for t, s in zip(p_t, p_s, strict=True):
+        m = beta * t + (1 - beta) * s
+        total += beta * t * math.log(t / m) + (1 - beta) * s * math.log(s / m)
+    return total
+
+
+def _reference_topk(p_t, p_s, top, beta):
+    if top >= len(p_t):
+        return _reference_jsd(p_t, p_s, beta)
+    kept = sorted(range(len(p_t)), key=lambda v: -p_t[v])[:top]
+    rest = [v for v in range(len(p_t)) if v not in kept]
+    merged = [[p[v] for v in kept] + [sum(p[v] for v in rest)] for p in (p_t, p_s)]
+    return _reference_jsd(*merged, beta)
+
+
+logit = st.lists(st.floats(-6, 6), min_size=5, max_size=5)
+
+
+@settings(deadline=None, max_examples=60)
+@given(a=logit, b=logit, beta=st.floats(0.01, 0.99), top=st.integers(1, 7))
+def test_divergences_equal_the_naive_ones_and_merging_never_adds(a, b, beta, top):
+    teacher, student = (torch.log_softmax(torch.tensor([x], dtype=torch.float64), -1) for x in (a, b))
+    p_t, p_s = teacher[0].exp().tolist(), student[0].exp().tolist()
+    cut, whole = (divergence(student, likeliest(teacher, k), beta).item() for k in (top, 0))
+    if len(set(p_t)) == 5 or top >= 5:  # with ties the kept tokens are not determined
+        assert cut == pytest.approx(_reference_topk(p_t, p_s, top, beta), abs=1e-9)
+    assert whole == pytest.approx(_reference_jsd(p_t, p_s, beta), abs=1e-9)
+    assert -1e-12 <= cut <= whole + 1e-9
+    assert whole <= -beta * math.log(beta) - (1 - beta) * math.log(1 - beta) + 1e-9
+
+
+@pytest.mark.parametrize("top", [0, 1, 3])
+def test_equal_distributions_have_no_divergence_and_no_gradient(top):
+    logits = torch.randn(4, 6, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    logp = torch.log_softmax(logits, -1)
+    apart = divergence(logp, likeliest(logp.detach(), top), 0.5)
+    assert apart.abs().max() < 1e-6
+    assert torch.autograd.grad(apart.sum(), logits)[0].abs().max() < 1e-6
+
+
+@pytest.mark.parametrize("top", [0, 2])
+def test_gradcheck_of_the_divergence_and_none_for_the_teacher(top):
+    logits = torch.randn(3, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(1)).requires_grad_()
+    other = torch.randn(3, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(2)).requires_grad_()
+    target = likeliest(torch.log_softmax(other, -1), top)
+    assert torch.autograd.gradcheck(lambda x: divergence(torch.log_softmax(x, -1), target, 0.4), logits)
+    if top == 0:
+        divergence(torch.log_softmax(logits, -1), target, 0.4).sum().backward()
+        assert other.grad is None
+
+
+def test_all_but_certain_teachers_stay_finite():
+    teacher, student = torch.log_softmax(torch.tensor([[300.0, 0.0, -300.0]]), -1), torch.zeros(1, 3)
+    student.requires_grad_()
+    for top in (0, 1, 2):
+        apart = divergence(torch.log_softmax(student, -1), likeliest(teacher, top), 0.5)
+        assert torch.isfinite(apart).all()
+        assert torch.isfinite(torch.autograd.grad(apart.sum(), student)[0]).all()
+
+
+@pytest.mark.parametrize("beta", [0.0, 1.0, -0.5])
+def test_a_mixture_of_one_is_refused(beta):
+    with pytest.raises(ValueError, match="strictly between 0 and 1"):
+        jensen_shannon(logs(P_T), logs(P_S), beta)

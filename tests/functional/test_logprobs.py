@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from sharpo.functional.logprobs import token_logprobs
+from sharpo.functional.distill import divergence, likeliest
+from sharpo.functional.logprobs import token_distributions, token_logprobs
 
 N, D, V = 23, 5, 11
 
@@ -35,7 +36,7 @@ def test_values_and_gradients_equal_the_full_projection(chunk, temperature, asse
     ):
         hidden.grad = None
         head.zero_grad()
-        logp, entropy = function()
+        logp, entropy = function()[:2]
         (a * logp + b * entropy).sum().backward()
         results.append((logp, entropy, hidden.grad, head.weight.grad, head.bias.grad))
     for ours, reference in zip(*results, strict=True):
@@ -48,26 +49,26 @@ def test_gradcheck():
     def function(hidden, weight, bias):
         return token_logprobs(
             hidden, targets, lambda h: torch.nn.functional.linear(h, weight, bias), 0.7, 4, with_entropy=True
-        )
+        )[:2]
 
     assert torch.autograd.gradcheck(function, (hidden, head.weight, head.bias))
 
 
 def test_bfloat16_heads_give_fp32_logprobs(assert_golden):
     hidden, targets, head = _problem(torch.bfloat16)
-    logp, _ = token_logprobs(hidden, targets, head, 1.0, 4)
+    logp = token_logprobs(hidden, targets, head, 1.0, 4).logp
     assert logp.dtype == torch.float32
     expected = torch.log_softmax(head(hidden).float(), -1)[torch.arange(N), targets]
     assert_golden(logp.detach(), expected.detach())
 
 
 def test_no_entropy_unless_asked():
-    assert token_logprobs(*_problem(), 1.0, 4)[1] is None
+    assert token_logprobs(*_problem(), 1.0, 4).entropy is None
 
 
 def test_no_tokens_give_empty_results_that_still_reach_the_head():
     hidden, targets, head = _problem(n=0)
-    logp, entropy = token_logprobs(hidden, targets, head, 1.0, 4, with_entropy=True)
+    logp, entropy, _ = token_logprobs(hidden, targets, head, 1.0, 4, with_entropy=True)
     assert logp.shape == entropy.shape == (0,)
     logp.sum().backward()
     assert torch.equal(head.weight.grad, torch.zeros_like(head.weight))
@@ -100,7 +101,7 @@ def test_memory_is_one_chunk_in_forward_and_backward():
     for name, size in (("chunked", chunk), ("whole", n)):
         hidden, targets, head = _problem(n=n, v=v, bias=False)
         with Peak(watch=chunk * v) as peak:
-            logp, entropy = token_logprobs(hidden, targets, head, 0.5, size, with_entropy=True)
+            logp, entropy, _ = token_logprobs(hidden, targets, head, 0.5, size, with_entropy=True)
             (logp + entropy).sum().backward()
         peaks[name] = peak
     assert peaks["chunked"].largest == chunk * v  # the head's weight (D * V = 5 * 512) is smaller
@@ -125,3 +126,61 @@ def test_greedy_temperature_is_refused(temperature):
 def test_an_empty_chunk_is_refused():
     with pytest.raises(ValueError, match="chunk must be >= 1"):
         token_logprobs(*_problem(), 1.0, 0)
+
+
+@pytest.mark.parametrize("chunk", [1, 4, N, 100])
+@pytest.mark.parametrize("top", [0, 1, 3, V, V + 5])
+def test_divergences_and_gradients_equal_the_full_projection(chunk, top, assert_golden):
+    hidden, targets, head = _problem()
+    other = torch.randn(N - 6, D, generator=torch.Generator().manual_seed(2))
+    weight = torch.linspace(-1.0, 1.0, N - 6)
+    results = []
+    for ours in (True, False):
+        hidden.grad = None
+        head.zero_grad()
+        if ours:  # the first N - 6 tokens have a teacher
+            teacher = token_distributions(other, head, 0.7, chunk, top)
+            logp, _, apart = token_logprobs(hidden, targets, head, 0.7, chunk, teacher=teacher, beta=0.3)
+        else:
+            teacher = likeliest(torch.log_softmax(head(other).detach() / 0.7, -1), top)
+            apart = divergence(torch.log_softmax(head(hidden[: N - 6]) / 0.7, -1), teacher, 0.3)
+            logp, _ = _reference_logprobs(hidden, targets, head, 0.7)
+        ((weight * apart).sum() + logp.sum()).backward()
+        results.append((apart.detach(), logp.detach(), hidden.grad, head.weight.grad, head.bias.grad))
+    for mine, reference in zip(*results, strict=True):
+        assert_golden(mine, reference)
+
+
+def test_divergence_memory_is_one_chunk_in_forward_and_backward():
+    n, v, chunk, top = 256, 512, 8, 4
+    peaks = {}
+    for name, size in (("chunked", chunk), ("whole", n)):
+        hidden, targets, head = _problem(n=n, v=v, bias=False)
+        with Peak(watch=chunk * v) as peak:
+            teacher = token_distributions(hidden.detach().flip(0), head, 0.5, size, top)
+            assert teacher.logp.shape == (n, top)
+            apart = token_logprobs(hidden, targets, head, 0.5, size, teacher=teacher).divergence
+            apart.sum().backward()
+        peaks[name] = peak
+    assert peaks["chunked"].largest == chunk * v
+    assert peaks["whole"].largest == n * v
+    assert peaks["chunked"].most <= 20 * chunk * v  # temporaries of one chunk, not 32 chunks
+    assert peaks["whole"].most >= n * v
+
+
+def test_whole_distributions_are_the_only_thing_of_their_size():
+    hidden, targets, head = _problem(n=64, v=512, bias=False)
+    teacher = token_distributions(hidden.detach().flip(0), head, 1.0, 8, 0)
+    assert teacher.logp.shape == (64, 512)
+    with Peak(watch=8 * 512) as peak:
+        token_logprobs(hidden, targets, head, 1.0, 8, teacher=teacher).divergence.sum().backward()
+    assert peak.largest == 8 * 512  # the student's side is chunked all the same
+
+
+def test_no_taught_token_gives_an_empty_divergence():
+    hidden, targets, head = _problem()
+    for top in (0, 2):
+        nobody = token_distributions(hidden[:0], head, 1.0, 4, top)
+        out = token_logprobs(hidden, targets, head, 1.0, 4, teacher=nobody)
+        assert out.divergence.shape == (0,)
+        assert out.logp.shape == (N,)
