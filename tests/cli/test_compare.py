@@ -1,6 +1,7 @@
 """A sweep in one command: members apart, skipped, resumed and reported, and the tables at its end."""
 
 import csv
+import doctest
 import fcntl
 import math
 import os
@@ -280,3 +281,8 @@ def test_the_program_shows_the_tables_and_a_mistake_is_one_message(folder):
     assert wrong.returncode == 2
     assert wrong.stderr.startswith("error: ")
     assert len(wrong.stderr.splitlines()) == 1
+
+
+def test_the_numbers_of_the_page_are_what_the_program_says():
+    page = REPOSITORY / "docs" / "compare.md"
+    assert doctest.testfile(str(page), module_relative=False) == doctest.TestResults(failed=0, attempted=2)
