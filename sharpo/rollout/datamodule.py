@@ -153,7 +153,7 @@ class RolloutDataModule(lightning.LightningDataModule):
     def state_dict(self) -> dict[str, Any]:
         """Return the task cursor and what the hint remembers."""
         memory = memory_of(self.hint)
-        return {"iteration": self.iteration, "memory": None if memory is None else memory.state()}
+        return {"iteration": self.iteration, **({} if memory is None else {"memory": memory.state()})}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the task cursor and what the hint remembers."""
