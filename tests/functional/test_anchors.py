@@ -10,7 +10,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sharpo.functional.anchors import alone, discounted_returns, exact_anchors, relative_to_slot, similar_anchors
+from sharpo.functional.anchors import (
+    _common_letters,
+    alone,
+    discounted_returns,
+    exact_anchors,
+    relative_to_slot,
+    similar_anchors,
+)
 
 WORDS = ("cabinet 1", "cabinet 2", "mug 1", "mug 2", "is closed", "you see", "nothing", "you arrive at", "the fridge 1")
 
@@ -37,7 +44,18 @@ def test_the_bounds_refuse_no_pair_wrongly(texts, threshold):
     assert similar_anchors(texts, threshold).tolist() == _reference_similar(texts, threshold)
 
 
-def test_a_text_is_compared_with_the_first_member_only(assert_golden):
+@settings(max_examples=60, deadline=None)
+@given(st.text("abc", max_size=9), st.text("abc", max_size=9))
+def test_the_bound_is_the_longest_common_subsequence(a, b):
+    longest = [[0] * (len(b) + 1) for _ in range(len(a) + 1)]
+    for i, x in enumerate(a):
+        for j, y in enumerate(b):
+            longest[i + 1][j + 1] = longest[i][j] + 1 if x == y else max(longest[i][j + 1], longest[i + 1][j])
+    places = {letter: sum(1 << i for i, other in enumerate(b) if other == letter) for letter in b}
+    assert _common_letters(a, places, len(b)) == longest[-1][-1]
+
+
+def test_a_text_is_compared_with_the_first_member_only():
     # "abcdefghij" -> "abcdefghiX" 9/10 -> "abcdefghYX" is 9/10 from the second but 8/10 from the first
     assert similar_anchors(["abcdefghij", "abcdefghiX", "abcdefghYX"], 0.85).tolist() == [0, 0, 1]
 
@@ -81,6 +99,14 @@ def test_a_slot_of_three_and_one_alone(assert_golden):
     assert_golden(relative_to_slot(values, slot), [1.133893, 0.0, -0.377964, -0.755928])
     assert_golden(relative_to_slot(values, slot, correction=0), [1.388730, 0.0, -0.462910, -0.925820])
     assert_golden(relative_to_slot(values, slot, norm_by_std=False), [3.0, 0.0, -1.0, -2.0])
+
+
+@pytest.mark.parametrize("norm_by_std", [True, False])
+def test_equal_values_give_exactly_zero(norm_by_std):
+    values = torch.full((3,), 0.1, dtype=torch.float64)
+    assert values.mean() != values[0]  # rounding, which must not be divided by epsilon
+    slot = torch.zeros(3, dtype=torch.int64)
+    assert torch.equal(relative_to_slot(values, slot, norm_by_std=norm_by_std), torch.zeros(3, dtype=torch.float64))
 
 
 def _reference_relative(values, slot, mask, norm_by_std, correction):
