@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 import json
-import os
-import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Literal
 
 from sharpo.envs import lexicon
 from sharpo.envs.native import cache
 from sharpo.envs.native.engine import NativeGame
+from sharpo.envs.native.release import FAMILY_OF, GAME, find, games
 from sharpo.envs.oracle import Goal, TextGame
-from sharpo.envs.scenes import GOALS
 from sharpo.envs.textgames import Engine, TextGameEnv
 from sharpo.envs.tw_parts import sentence
 
@@ -24,32 +20,6 @@ from sharpo.errors import ConfigError, DataError
 from sharpo.seeding import derive
 
 Folder = Literal["valid_seen", "valid_unseen"]
-GAME = "game.tw-pddl"
-_FAMILY_OF = {goal: family for family, goal in GOALS.items()}
-_TAIL_BYTES = 4096
-
-
-def _solvable(path: Path) -> bool:
-    """Read the ``solvable`` flag from the end of a game file, where it stands; from the whole file otherwise."""
-    with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
-        found = re.search(rb'"solvable": *(true|false)', file.read())
-    if found is not None:
-        return found.group(1) == b"true"
-    return bool(json.loads(path.read_text(encoding="utf-8")).get("solvable"))
-
-
-@functools.lru_cache(maxsize=16)
-def games(folder: Path) -> tuple[str, ...]:
-    """Return the games of a split as sorted relative paths; sliced, movable-receptacle and unsolvable ones left out."""
-    found = []
-    for path in folder.glob(f"*/*/{GAME}"):
-        task = path.parent.parent.name
-        if "movable" in task or "Sliced" in task or task.split("-")[0] not in _FAMILY_OF:
-            continue
-        if _solvable(path):
-            found.append(path.parent.relative_to(folder).as_posix())
-    return tuple(sorted(found))
 
 
 class AlfWorld(TextGameEnv):
@@ -83,8 +53,7 @@ class AlfWorld(TextGameEnv):
         super().__init__(max_turns, action_format, invalid_penalty, reward, engine)
         if val_split not in ("valid_seen", "valid_unseen"):
             raise ConfigError(f"env.val_split must be 'valid_seen' or 'valid_unseen', got {val_split!r}")
-        root = Path(data or os.environ.get("ALFWORLD_DATA") or "~/.cache/alfworld").expanduser()
-        self.root = root / "json_2.1.1" if (root / "json_2.1.1").is_dir() else root
+        self.root = find(data)
         self.val_split = val_split
 
     def num_tasks(self, split: Split) -> int:
@@ -101,7 +70,7 @@ class AlfWorld(TextGameEnv):
         kind = names[index].split("-")[0]
         words = sentence(self._read(name)["grammar"])
         task_id = f"alfworld/{name}"
-        return Task(task_id, _FAMILY_OF[kind], words, derive(0, task_id), {"game": name})
+        return Task(task_id, FAMILY_OF[kind], words, derive(0, task_id), {"game": name})
 
     def lexicon(self) -> tuple[str, ...]:
         """Return the words and phrases that cover every text of these games, longest first."""
@@ -115,8 +84,8 @@ class AlfWorld(TextGameEnv):
         if not found:
             games.cache_clear()
             raise DataError(
-                f"no ALFWorld games in {self.root / folder}: run `alfworld-download` and set env.data "
-                f"(or ALFWORLD_DATA) to the folder that holds {folder}/"
+                f"no ALFWorld games in {self.root / folder}: run `python -m sharpo.data alfworld download`, or set "
+                f"env.data (or ALFWORLD_DATA) to the folder that holds {folder}/"
             )
         return found
 

@@ -91,7 +91,7 @@ def test_a_missing_model_says_how_to_make_it(tmp_path):
 
 def test_missing_alfworld_games_say_where_to_get_them(tmp_path, monkeypatch):
     monkeypatch.setenv("ALFWORLD_DATA", str(tmp_path))
-    with pytest.raises(SharpoError, match=r"alfworld-download"):
+    with pytest.raises(SharpoError, match=r"sharpo.data alfworld download"):
         cli.Parts(cli.read("train", ["experiment=alfworld_tiny"]))
 
 

@@ -73,7 +73,7 @@ def test_games_that_the_benchmark_skips_are_skipped(tmp_path):
 
 def test_an_absent_folder_says_what_to_run(tmp_path):
     env = AlfWorld(data=str(tmp_path))
-    with pytest.raises(DataError, match=f"no ALFWorld games in {tmp_path}/train: run `alfworld-download`"):
+    with pytest.raises(DataError, match=f"no ALFWorld games in {tmp_path}/train: run `python -m sharpo.data"):
         env.num_tasks("train")
     with pytest.raises(ConfigError, match="val_split must be"):
         AlfWorld(data=str(tmp_path), val_split="test")

@@ -1,0 +1,86 @@
+"""Finds, gets, checks and prepares the data of environments: ``python -m sharpo.data alfworld ...``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import Progress
+
+from sharpo.errors import DataError, SharpoError
+
+
+def alfworld(arguments: argparse.Namespace, console: Console) -> None:
+    """Check ALFWorld's games, and compile them unless only a check is asked for."""
+    release: Any = import_module("sharpo.envs.native.release")
+    if arguments.action == "download":
+        _download(arguments.source)
+    root = release.find(arguments.source)
+    splits = [split for split in arguments.split or release.OFFICIAL if arguments.split or (root / split).is_dir()]
+    if not splits:
+        raise DataError(
+            f"no ALFWorld games in {root}: give --source the folder that holds {', '.join(release.OFFICIAL)}, or run "
+            "`python -m sharpo.data alfworld download`"
+        )
+    with Progress(console=console, transient=True) as bar:
+        for split in splits:
+            task = bar.add_task(f"read {split}", total=None)
+            found = release.inspect(root, split, lambda n, of, task=task: bar.update(task, completed=n, total=of))
+            counts = ", ".join(f"{family} {n}" for family, n in zip(release.FAMILIES, found.families, strict=True))
+            verdict = "the official counts" if found.official else "not the official counts"
+            console.print(
+                f"{split}: {sum(found.families)} games ({counts}): {verdict}; form {', '.join(found.forms)}; "
+                f"fingerprint {found.fingerprint}",
+                soft_wrap=True,
+            )
+    if arguments.action == "verify":
+        return
+    with Progress(console=console) as bar:
+        for split in splits:
+            task = bar.add_task(f"compile {split}", total=None)
+            for done, total in release.compile_split(root, split, arguments.workers):
+                bar.update(task, completed=done, total=total)
+    console.print(f"ready: env.data={root}, or ALFWORLD_DATA={root}", soft_wrap=True)
+
+
+def _download(target: str | None) -> None:
+    """Let ALFWorld's own command fetch its release."""
+    program = Path(sys.executable).with_name("alfworld-download")
+    if not program.exists():
+        raise DataError("alfworld-download is not installed: pip install 'sharpo[alfworld]'")
+    folder = target or os.environ.get("ALFWORLD_DATA") or str(Path("~/.cache/alfworld").expanduser())
+    done = subprocess.run([str(program), "--data-dir", folder], check=False)  # noqa: S603 - the package's own program
+    if done.returncode:
+        raise DataError(
+            f"alfworld-download ended with code {done.returncode} (its message is above): it needs the internet; a "
+            "copy from another machine does as well: python -m sharpo.data alfworld --source FOLDER"
+        )
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; a user's mistake is one message on stderr and exit code 2."""
+    parser = argparse.ArgumentParser(prog="python -m sharpo.data", description=__doc__)
+    kinds = parser.add_subparsers(dest="kind", required=True)
+    games = kinds.add_parser("alfworld", help="ALFWorld's games: check and compile")
+    games.add_argument("action", nargs="?", choices=("prepare", "download", "verify"), default="prepare")
+    games.add_argument("--source", help="folder of the games; else ALFWORLD_DATA, else ~/.cache/alfworld")
+    games.add_argument("--split", action="append", choices=("train", "valid_seen", "valid_unseen"))
+    games.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    games.set_defaults(run=alfworld)
+    given = parser.parse_args(arguments)
+    try:
+        given.run(given, Console())
+    except SharpoError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
