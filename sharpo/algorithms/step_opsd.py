@@ -64,7 +64,7 @@ class StepOpsd(Shaped):
     ) -> list[Tensor]:
         """Return A_eff of every token, (B, T) float for each batch; the steps of an episode may lie in several."""
         shaped = super().advantages(batches, scores, segments, credit, iteration)
-        if self.step_norm == "none" or self.lambda_at(iteration) == 0 or not len(segments):
+        if self.step_norm == "none" or not len(segments):
             return shaped
         pairs = list(zip(batches, scores, strict=True))
         masks = [self._tokens(batch, scored, segments) for batch, scored in pairs]

@@ -52,6 +52,15 @@ def test_the_wide_clip_reaches_the_floor(t_grsd_1, toys, assert_golden):
     assert_golden(effective, [2.1536, 0.5041, -0.1], printed_decimals=4)
 
 
+def test_an_enormous_gap_counts_as_twenty_and_a_vanishing_one_as_little(assert_golden):
+    base, group = torch.tensor([1.0, 1.0, -1.0]), torch.zeros(3, dtype=torch.int64)
+    ratio = relative_evidence(torch.tensor([200.0, 20.0, 300.0]), base, base != 0, group, clip=9.0)
+    # e = [exp(20), exp(20), 0] - 1; mean |e| = (2/3) exp(20)
+    assert_golden(ratio, [1.5, 1.5, 0.0])
+    ratio = relative_evidence(torch.tensor([1e-6, 1e-6, -1e-6]), base, base != 0, group, clip=9.0)
+    assert_golden(ratio, [0.5] * 3)  # 1e-6 / (1e-6 + 1e-6): a vanishing gap counts less and less
+
+
 def test_the_dead_zone_counts_weak_evidence_as_none(t_grsd_1, toys, assert_golden):
     effective = Grsd(policy_loss=toys.plain, dead_zone=0.5).credit(t_grsd_1, 0)
     assert_golden(effective, [1.1, 1.0, -0.9])

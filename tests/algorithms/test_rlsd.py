@@ -1,6 +1,7 @@
 """RLSD: the golden vector, a loop reference, which tokens it acts on, wrong knobs."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -57,9 +58,8 @@ def test_agrees_with_the_loops(seed, lam, alpha, toys):
 
 def test_a_hinted_turn_without_an_action_is_reweighted_too(toys):
     table, batch, scores = toys.tokens([[0.1, -0.1]], [1.0])
-    table.length[0], table.selected[0] = 0, False  # hinted, but no span
-    batch.span_mask[:] = False
-    table.hinted[0] = True
+    table = replace(table, length=torch.tensor([0]), selected=torch.tensor([False]), hinted=torch.tensor([True]))
+    batch = replace(batch, span_mask=torch.zeros_like(batch.span_mask))
     effective = toys.credited(batch, scores, table, Rlsd(policy_loss=toys.plain)).advantages
     assert (effective[0, 1:] != 1.0).all()
 

@@ -51,7 +51,8 @@ def test_lambda_zero_is_grpo_bit_for_bit(name, seed, toys):
     table, batch, scores, output = toys.problem(seed)
     off, grpo = shaper(name, toys, lam=0.0), Grpo(policy_loss=toys.plain)
     assert not off.needs_teacher
-    ours, theirs = (toys.credited(batch, scores, table, x) for x in (off, grpo))
+    untaught = Scores(scores.old_logp, reference_logp=scores.reference_logp)  # with lambda 0 there is no teacher
+    ours, theirs = (toys.credited(batch, untaught, replace(table, teacher_logp=None), x) for x in (off, grpo))
     assert torch.equal(ours.advantages, theirs.advantages)
     a, b = off.objective(output, scores, ours).loss, grpo.objective(output, scores, theirs).loss
     assert torch.equal(a, b)

@@ -122,6 +122,11 @@ def test_afterwards_all_steps_of_an_episode_have_the_same_mean_magnitude(toys, a
     assert effective[0, 1] != effective[0, 2]  # tokens of a step still differ
 
 
+def test_steps_whose_weights_vanish_stay_finite():
+    factor = equal_step_factor(torch.zeros(2), torch.tensor([True, True]), torch.tensor([0, 0]))
+    assert factor.tolist() == [0.5, 0.5]  # 0 / 1e-6, then the clip
+
+
 def test_one_usable_step_is_left_alone(toys):
     table, batch, scores = toys.tokens(SPANS, [-1.0, -1.0], selected=[True, False])
     plain = toys.credited(batch, scores, table, StepOpsd(policy_loss=toys.plain)).advantages
@@ -134,6 +139,9 @@ def test_penalties_are_not_evened_out_and_a_step_without_advantage_takes_no_part
     algorithm = StepOpsd(policy_loss=toys.plain, step_norm="equal_step_mean_abs", lam=1.0)
     effective = toys.credited(batch, scores, table, algorithm).advantages
     assert effective[:, 1].tolist() == table.base.tolist()
+    three, two = (toys.tokens([[0.4], [-0.2], [0.7]][:n], [-1.0, -1.0, 0.0][:n]) for n in (3, 2))
+    seen = [toys.credited(batch, scores, table, algorithm).advantages[:2] for table, batch, scores in (three, two)]
+    assert torch.equal(*seen)
 
 
 def test_a_successful_episode_and_a_missing_peer_keep_the_base(toys):
