@@ -22,7 +22,7 @@ from omegaconf.errors import OmegaConfBaseException
 from sharpo import checks, compare, overrides, plan, stats, sweep
 from sharpo.errors import ConfigError, SharpoError, end
 from sharpo.logged import logged_config, without_secrets
-from sharpo.quiet import hush
+from sharpo.quiet import hush, hush_own_checkpoints
 
 CONFIGS = "sharpo.configs"
 RUN = "SHARPO_RUN"
@@ -206,12 +206,12 @@ def train(cfg: DictConfig) -> float | None:
     hush()
     lightning.seed_everything(cfg.seed, workers=True, verbose=False)
     checkpoint = checks.check_checkpoint(checks.find_checkpoint(cfg.ckpt, parts.run.parent, parts.run), resume=True)
+    hush_own_checkpoints(checkpoint, parts.run)
     module, data = parts.module(), parts.data()
     trainer = parts.trainer(checkpoint)
     if trainer.is_global_zero:
         checks.make_folder(parts.run)
-        public = OmegaConf.create(without_secrets(parts.plain))
-        (parts.run / "config.yaml").write_text(OmegaConf.to_yaml(public), encoding="utf-8")
+        (parts.run / "config.yaml").write_text(OmegaConf.to_yaml(without_secrets(parts.plain)), encoding="utf-8")
     for logger in trainer.loggers:
         logger.log_hyperparams(parts.logged)
     os.environ[RUN] = str(parts.run)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
+from pathlib import Path
 
 
 def hush(judging: bool = False) -> None:
@@ -19,3 +20,9 @@ def hush(judging: bool = False) -> None:
     warnings.filterwarnings("ignore", r"It is recommended to use `self\.log\(.*sync_dist=True", UserWarning)
     if judging:
         warnings.filterwarnings("ignore", "Be aware that when using `ckpt_path`, callbacks used to create", UserWarning)
+
+
+def hush_own_checkpoints(checkpoint: str | None, run: Path) -> None:
+    """Keep the warning about a folder with checkpoints off the terminal, when the run resumes from that very folder."""
+    if checkpoint is not None and Path(checkpoint).absolute().parent.parent == run.absolute():
+        warnings.filterwarnings("ignore", "Checkpoint directory .* exists and is not empty", UserWarning)
