@@ -29,6 +29,12 @@ def test_t_gig_1(assert_golden):
     assert_golden(plain, [10.75, 6.0, -8.75, -4.0, -4.0])
 
 
+def test_the_population_variance_holds_for_both_parts(assert_golden):
+    # A^E: sigma sqrt(120/5) = 4.898979: 1.224745, -0.816497; s0: sigma 4.75: +-1
+    full = Gigpo(policy_loss=PLAIN, baseline=Baseline(correction=0)).base_advantages(vector_story())
+    assert_golden(full, [2.224745, 1.224745, -1.816497, -0.816497, -0.816497])
+
+
 def test_omega_scales_the_step_part(assert_golden):
     half = Gigpo(policy_loss=PLAIN, baseline=MEAN_NORM, omega=0.5).base_advantages(vector_story())
     assert_golden(half, [8.375, 6.0, -6.375, -4.0, -4.0])

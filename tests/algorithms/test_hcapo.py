@@ -47,9 +47,17 @@ MACRO = [0.70711] * 3 + [-0.70711] * 2  # R = 10 and 0: mu 5, sigma 7.0711
 def test_t_hca_1(assert_golden):
     # pi_h = exp(-0.1), exp(-0.4), exp(-0.02) = 0.9048, 0.6703, 0.9802, mean 0.8518
     # rho = 1.0623, 0.7870 -> 0.8, 1.1508. Q = 10*(0.9025*1.0623, 0.95*0.8, 1.1508) = 9.5871, 7.6, 11.5076; T2: 0, 0
-    # mu 5.7389, sigma 5.4179: 0.7103, 0.3435, 1.0647, -1.0592, -1.0592
+    # mu 5.7389, sigma 5.4180: 0.7103, 0.3435, 1.0647, -1.0592, -1.0592
     credit = HCAPO.credit(table(*VECTOR, base=MACRO), 0)
     assert_golden(credit, [1.4174, 1.0506, 1.7718, -1.7663, -1.7663], printed_decimals=4)
+
+
+def test_the_population_variance_holds_for_the_second_part_too(assert_golden):
+    # Q as in the vector; sigma sqrt((14.8086 + 3.4636 + 33.2777 + 2*32.9354)/5) = 4.8460
+    population = replace(HCAPO, baseline=Baseline(scope="trajectories", correction=0))
+    micro = [0.7941, 0.3840, 1.1904, -1.1843, -1.1843]
+    credit = population.credit(table(*VECTOR, base=MACRO), 0)
+    assert_golden(credit, [a + b for a, b in zip(MACRO, micro, strict=True)], printed_decimals=4)
 
 
 def test_the_macro_part_is_over_episodes(toys, assert_golden):
