@@ -60,6 +60,15 @@ def test_lambda_zero_is_grpo_bit_for_bit(name, seed, toys):
 
 
 @pytest.mark.parametrize("name", METHODS)
+def test_halfway_through_its_schedule_lambda_is_half(name, toys):
+    table, batch, scores, _ = toys.problem(0)
+    decaying = shaper(name, toys, lam=0.5, lambda_schedule="linear_to_zero(4)")
+    constant = shaper(name, toys, lam=0.25, lambda_schedule="constant")
+    ours = toys.credited(batch, scores, table, decaying, iteration=2).advantages
+    assert torch.equal(ours, toys.credited(batch, scores, table, constant, iteration=2).advantages)
+
+
+@pytest.mark.parametrize("name", METHODS)
 def test_it_does_something(name, toys):
     table, batch, scores, _ = toys.problem(0)
     ours, theirs = (
