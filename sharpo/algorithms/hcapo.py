@@ -107,7 +107,7 @@ class Hcapo(Grpo):
         )
         if self.no_harm:
             micro = torch.where(segments.success, micro.clamp(min=0), micro)
-        return torch.where(read, segments.base + self.omega * micro, segments.base).to(segments.base.dtype)
+        return (segments.base + self.omega * micro).to(segments.base.dtype)  # micro is 0 where not read
 
     def token_advantages(
         self, batch: Batch, scores: Scores, segments: Segments, credit: Tensor, iteration: int
