@@ -168,17 +168,10 @@ def token_changes(segments: Segments, batches: list[Batch], advantages: list[Ten
 
 
 def _rows_to_teach(batches: list[Batch], segments: Segments, algorithm: Algorithm, iteration: int) -> list[Tensor]:
-    """Return, for each batch, which rows (B,) have a hint that the algorithm will read.
-
-    Without an auxiliary loss those are the rows of episodes with a base advantage.
-    """
+    """Return, for each batch, which rows (B,) have a hint that the algorithm will read."""
     if not algorithm.needs_teacher or not algorithm.teaches_at(iteration) or not len(segments):
         return [torch.zeros(batch.token_ids.shape[0], dtype=torch.bool) for batch in batches]
-    episodes = torch.zeros(int(segments.episode.max()) + 1)
-    episodes.index_add_(0, segments.episode, (segments.base != 0).float())
-    useful = segments.hinted if algorithm.acts_on_tokens else segments.selected
-    if not algorithm.teaches_uncredited:
-        useful = useful & (episodes[segments.episode] > 0)
+    useful = algorithm.teacher_reads(segments)
     rows = []
     for batch in batches:
         of_row = ((batch.segment_index >= 0) & useful[batch.segment_index.clamp(min=0)]).any(1)

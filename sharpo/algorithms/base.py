@@ -11,6 +11,7 @@ from torch import Tensor
 from sharpo.batch import Batch, Divergence, LossOutput, PolicyOutput, Scores
 from sharpo.episode import EpisodeGroup
 from sharpo.functional.credit_report import credit_diagnostics
+from sharpo.functional.segment_ops import index_size, segment_any
 from sharpo.segments import Segments
 
 
@@ -42,6 +43,18 @@ class Algorithm:
     def acts_on_tokens(self) -> bool:
         """True when the teacher's log-probability of every sampled token is read, not only of the segments'."""
         return False
+
+    def teacher_reads(self, segments: Segments) -> Tensor:
+        """Return the segments whose rows the teacher scores, (S,) bool: hinted, and of an episode with an advantage.
+
+        Narrow it where more segments keep their base advantage whatever the teacher says: their rows cost no pass.
+        """
+        useful = segments.hinted if self.acts_on_tokens else segments.selected
+        if self.teaches_uncredited:
+            return useful
+        return (
+            useful & segment_any(segments.base != 0, segments.episode, index_size(segments.episode))[segments.episode]
+        )
 
     @property
     def needs_reference(self) -> bool:

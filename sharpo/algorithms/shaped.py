@@ -6,8 +6,11 @@ import re
 from dataclasses import dataclass
 from typing import get_args
 
+from torch import Tensor
+
 from sharpo.algorithms.grpo import Grpo
 from sharpo.errors import ConfigError
+from sharpo.segments import Segments
 
 SCHEDULE = re.compile(r"constant|linear_to_zero\(([1-9]\d*)\)")
 
@@ -60,3 +63,11 @@ class Shaped(Grpo):
         match = SCHEDULE.fullmatch(self.lambda_schedule)
         steps = match.group(1) if match else None
         return self.lam if steps is None else self.lam * max(0.0, 1.0 - iteration / int(steps))
+
+    def teacher_reads(self, segments: Segments) -> Tensor:
+        """Return the segments whose rows the teacher scores: those that may be reweighted, (S,) bool."""
+        return super().teacher_reads(segments) & self._selected(segments)
+
+    def _selected(self, segments: Segments) -> Tensor:
+        """Return which segments may be reweighted, (S,) bool; a method with a selection of its own overrides it."""
+        return segments.hinted if self.acts_on_tokens else segments.selected

@@ -230,3 +230,19 @@ def test_a_schedule_that_has_run_out_makes_no_teacher_pass_and_is_grpo(name, toy
     assert passes == [2]
     assert torch.equal(last.advantages, plain.advantages)
     assert not torch.equal(first.advantages, plain.advantages)
+
+
+@pytest.mark.parametrize(
+    ("name", "taught"),
+    [
+        ("step_opsd", [False, False, True, False]),
+        ("sharpo_stepopsd_like", [False, False, True, False]),
+        ("sharpo_turn", [True, True, True, False]),
+        ("rlsd", [True, True, True, False]),
+    ],
+)
+def test_the_teacher_reads_only_episodes_that_can_be_reweighted(name, taught, toys):
+    # a success, a failure, a failure without an advantage
+    won = [True, True, False, False]
+    table = toys.segments([0.1] * 4, [1.0, 1.0, -1.0, 0.0], [2] * 4, episode=[0, 0, 1, 2], success=won)
+    assert shaper(name, toys).teacher_reads(table).tolist() == taught
