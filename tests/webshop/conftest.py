@@ -1,0 +1,60 @@
+"""WebShop's recorded play and files, read once per session."""
+
+import json
+import lzma
+import random
+
+import pytest
+
+from sharpo.envs.webshop import goals, products
+
+
+@pytest.fixture(scope="session")
+def webshop_data(shared_data):
+    folder = shared_data / "webshop"
+    if not folder.is_dir():
+        pytest.skip(f"no WebShop data in {folder}")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def read(webshop_data):
+    def read(name):
+        path = webshop_data / name
+        opened = lzma.open(path, "rt", encoding="utf-8") if path.suffix == ".xz" else path.open(encoding="utf-8")
+        with opened as file:
+            return json.load(file)
+
+    return read
+
+
+HUMAN_EDGE = {
+    "B000000005": [
+        {"instruction": "i want a red lamp.", "instruction_attributes": ["tea tree"],
+         "instruction_options": ["red", "small"]},
+    ]
+}  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def edge(read):
+    """The recorded edge cases, and the products and unshuffled goals made from their raw rows."""
+    recorded = read("golden_edge.json")
+
+    def make(human):
+        draws = random.Random(recorded["seed"])
+        shelf = products.load(recorded["raw_items"], recorded["raw_ins"], draws)
+        if human:
+            return shelf, goals.human(shelf, HUMAN_EDGE, draws)
+        return shelf, goals.synthetic(shelf, recorded["raw_ins"], draws)
+
+    return recorded, make
+
+
+@pytest.fixture(scope="session")
+def thousand(read):
+    """The 1,000 products and their 6,910 unshuffled goals, with prices drawn as when play was recorded."""
+    draws = random.Random(12345)
+    attributes = read("items_ins_v2_1000.json")
+    shelf = products.load(read("items_shuffle_1000.json"), attributes, draws)
+    return shelf, goals.synthetic(shelf, attributes, draws)
