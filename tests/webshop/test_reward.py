@@ -3,7 +3,6 @@
 import json
 
 import pytest
-
 from sharpo.envs.webshop import reward
 from sharpo.envs.webshop.colours import COLOURS
 from sharpo.envs.webshop.fuzzy import token_set_ratio
