@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from sharpo.envs import lexicon
 from sharpo.envs.native import cache
@@ -23,22 +23,25 @@ Folder = Literal["valid_seen", "valid_unseen"]
 
 
 class AlfWorld(TextGameEnv):
-    """The games of ALFWorld (Shridhar et al. 2021) on the TextWorld engine, loaded once per process.
+    """The games of ALFWorld (Shridhar et al. 2021), compiled once per machine and loaded once per process.
 
     Args:
         data: folder that holds ``train``, ``valid_seen`` and ``valid_unseen`` (or ``json_2.1.1`` with them inside);
             None for ``$ALFWORLD_DATA``, else ``~/.cache/alfworld``.
-        val_split: the folder that ``val`` tasks come from.
+        val_split: the folder that ``val`` tasks come from; the folders are splits of their own too.
         max_turns: turns until the episode is truncated.
         action_format: ``plain`` or ``tags``.
         invalid_penalty: subtracted from the return of a turn whose text held no action.
         reward: reward of the winning turn.
         engine: ``native`` (compiled games, plain Python) or ``textworld`` (TextWorld itself).
+        strict: an action that the game does not accept counts as invalid, like a text without an action.
 
     Raises:
         ConfigError: a setting is unknown, or TextWorld or alfworld is not installed.
         DataError: the folder holds no games (when tasks are asked for).
     """
+
+    splits: ClassVar[tuple[str, ...]] = ("train", "val", "valid_seen", "valid_unseen")
 
     def __init__(
         self,
@@ -49,8 +52,9 @@ class AlfWorld(TextGameEnv):
         invalid_penalty: float = 0.0,
         reward: float = 10.0,
         engine: Engine = "native",
+        strict: bool = False,
     ) -> None:
-        super().__init__(max_turns, action_format, invalid_penalty, reward, engine)
+        super().__init__(max_turns, action_format, invalid_penalty, reward, engine, strict)
         if val_split not in ("valid_seen", "valid_unseen"):
             raise ConfigError(f"env.val_split must be 'valid_seen' or 'valid_unseen', got {val_split!r}")
         self.root = find(data)
@@ -77,7 +81,8 @@ class AlfWorld(TextGameEnv):
         return lexicon.alfworld()
 
     def _folder(self, split: Split) -> str:
-        return "train" if split == "train" else self.val_split
+        self.check_split(split)
+        return self.val_split if split == "val" else split
 
     def _games(self, folder: str) -> tuple[str, ...]:
         found = games(self.root / folder)

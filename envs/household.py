@@ -30,6 +30,7 @@ class Household(TextGameEnv):
         invalid_penalty: subtracted from the return of a turn whose text held no action.
         reward: reward of the winning turn.
         engine: ``native`` (compiled games, plain Python) or ``textworld`` (TextWorld itself).
+        strict: an action that the game does not accept counts as invalid, like a text without an action.
 
     Raises:
         ConfigError: a knob is out of range, a class is unknown, or TextWorld or alfworld is not installed.
@@ -54,8 +55,9 @@ class Household(TextGameEnv):
         invalid_penalty: float = 0.0,
         reward: float = 10.0,
         engine: Engine = "native",
+        strict: bool = False,
     ) -> None:
-        super().__init__(max_turns, action_format, invalid_penalty, reward, engine)
+        super().__init__(max_turns, action_format, invalid_penalty, reward, engine, strict)
         require_textworld()  # games are made on the spot, through TextWorld's translator
         if not 4 <= receptacles <= scenes.MOST_RECEPTACLES:
             raise ConfigError(f"env.receptacles must be 4 to {scenes.MOST_RECEPTACLES}, got {receptacles}")
@@ -69,9 +71,9 @@ class Household(TextGameEnv):
         self.receptacles = receptacles
         self.objects = objects
 
-    def num_tasks(self, split: Split) -> int | None:  # noqa: ARG002 - the same for both
+    def num_tasks(self, split: Split) -> int | None:
         """Return None: scenes are made from the index, endlessly many in either split."""
-        return None
+        self.check_split(split)
 
     def task(self, split: Split, index: int) -> Task:
         """Return task ``index``: families in turn, the scene from this place's own seeds; the first fair one counts.
@@ -79,6 +81,7 @@ class Household(TextGameEnv):
         Raises:
             ConfigError: the object classes allow no task of the family.
         """
+        self.check_split(split)
         family = self.families[index % len(self.families)]
         for attempt in range(_TRIES):
             seed = derive(0, "household", split, index, attempt)

@@ -76,12 +76,22 @@ class Floor:
         self.openable = {fact[1] for fact in game.static if fact[0] == "openable"}
         types = {fact[1]: fact[2] for fact in game.static if fact[0] in ("receptacletype", "objecttype")}
         self.of_type = {kind: tuple(sorted(e for e in types if types[e] == kind)) for kind in set(types.values())}
+        self._about: dict[Any, tuple[str, ...]] = {}
         self.listed = self._listed()
 
     def _listed(self) -> tuple[str, ...]:
         shown = re.findall(r"\ban? ([a-z]+ \d+)", self.game.intro.partition("Your task")[0])
         by_name = {self.game.name[receptacle].strip(): receptacle for receptacle in self.receptacles}
         return tuple(by_name[name] for name in shown if name in by_name)
+
+    def about(self, option: Any) -> tuple[str, ...]:
+        """Return the name of an option's action and the objects and receptacles it is about; remembered."""
+        found = self._about.get(option)
+        if found is None:
+            name, *rest = self.game.words(option)
+            things = (word for word in rest if self.game.kind.get(word) in ("object", "receptacle"))
+            found = self._about[option] = (name, *things)
+        return found
 
     def kind(self, name: str) -> tuple[str, ...]:
         """Return the entities of a class."""
@@ -112,11 +122,9 @@ class View:
     @functools.cached_property
     def commands(self) -> dict[tuple[str, ...], str]:
         """The command of each admissible action, by its name and the things it is about."""
-        game, found = self.floor.game, {}
+        about, found = self.floor.about, {}
         for command, option in self.options.items():
-            name, *rest = game.words(option)
-            things = tuple(word for word in rest if game.kind.get(word) in ("object", "receptacle"))
-            found.setdefault((name, *things), command)
+            found.setdefault(about(option), command)
         return found
 
     def closed(self, place: str) -> bool:

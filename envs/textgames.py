@@ -1,10 +1,12 @@
-"""What household and alfworld share: a TextEnv over TextWorld games, each loaded once per process, played by many."""
+"""What household and alfworld share: a TextEnv over compiled games, each loaded once per process, played by many."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Mapping
+from dataclasses import dataclass
+from threading import Lock
 from typing import Any, ClassVar, Literal
 
 from sharpo.envs.native import cache
@@ -19,6 +21,30 @@ from sharpo.errors import ConfigError
 
 Engine = Literal["native", "textworld"]
 _loaded: OrderedDict[tuple[str, str, str], Floor] = OrderedDict()
+_loading = Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A moment of an episode: what is needed to go on from it, any number of times; none of it ever changes.
+
+    Args:
+        task: what is played.
+        state: the engine's state.
+        options: its admissible commands.
+        turns: turns taken.
+        observed: what was shown last.
+        seen: receptacles that the exploring expert has been shown; None for the informed one.
+        asks_oracle: whether the oracle is computed.
+    """
+
+    task: Task
+    state: Any
+    options: Mapping[str, Any]
+    turns: int
+    observed: Observed
+    seen: frozenset[str] | None
+    asks_oracle: bool
 
 
 class TextGameEnv(TextEnv):
@@ -30,9 +56,11 @@ class TextGameEnv(TextEnv):
         invalid_penalty: subtracted from the return of a turn whose text held no action.
         reward: reward of the winning turn.
         engine: ``native`` plays compiled games in plain Python, ``textworld`` TextWorld itself (cached; to compare).
+        strict: an action that the game does not accept counts as invalid, like a text without an action.
     """
 
     families: ClassVar[tuple[str, ...]] = FAMILIES
+    no_effect: ClassVar[str | None] = NOTHING
 
     def __init__(
         self,
@@ -41,13 +69,14 @@ class TextGameEnv(TextEnv):
         invalid_penalty: float = 0.0,
         reward: float = 10.0,
         engine: Engine = "native",
+        strict: bool = False,
     ) -> None:
         super().__init__(max_turns, action_format, invalid_penalty)
         if reward <= 0:
             raise ConfigError(f"env.reward must be above 0, got {reward}: it is what the winning turn earns")
         if engine not in ("native", "textworld"):
             raise ConfigError(f"env.engine must be 'native' or 'textworld', got {engine!r}")
-        self.reward, self.engine = reward, engine
+        self.reward, self.engine, self.strict = reward, engine, strict
         self._floor: Floor | None = None
         self._state: Any = None
         self._options: Mapping[str, Any] = {}
@@ -68,19 +97,20 @@ class TextGameEnv(TextEnv):
 
     def _load(self, task: Task) -> Floor:
         key = (self.engine, task.id, repr(sorted(task.payload.items())))
-        found = _loaded.get(key)
-        if found is None:
-            if self.engine == "native":
-                game = self._native(task)
-            else:
-                require_textworld()
-                from sharpo.envs.games import Game
+        with _loading:  # compiling, and TextWorld itself, are not for threads
+            found = _loaded.get(key)
+            if found is None:
+                if self.engine == "native":
+                    game = self._native(task)
+                else:
+                    require_textworld()
+                    from sharpo.envs.games import Game
 
-                game = Game(self._game_data(task))
-            found = _loaded[key] = Floor(game, self._goal(task))
-            while len(_loaded) > cache.GAMES_KEPT:
-                _loaded.popitem(last=False)
-        _loaded.move_to_end(key)
+                    game = Game(self._game_data(task))
+                found = _loaded[key] = Floor(game, self._goal(task))
+                while len(_loaded) > cache.GAMES_KEPT:
+                    _loaded.popitem(last=False)
+            _loaded.move_to_end(key)
         return found
 
     def _reset(self, task: Task, *, informed_oracle: bool) -> Observed:
@@ -92,7 +122,8 @@ class TextGameEnv(TextEnv):
         assert self._floor is not None
         option = self._options.get(action.strip())
         if option is None:
-            return Answer(self._observed_again(NOTHING), done=self._won, info={"won": self._won, "changed": False})
+            info = {"won": self._won, "changed": False, "invalid": self.strict}
+            return Answer(self._observed_again(NOTHING), done=self._won, info=info)
         text, state = self._floor.game.play(self._state, option)
         observed = self._observe(text, state)
         reward = self.reward if self._won else 0.0
@@ -105,11 +136,41 @@ class TextGameEnv(TextEnv):
         assert self._floor is not None
         game = self._floor.game
         self._state, self._options, self._won = state, game.options(state), game.won(state)
+        admissible = tuple(command for command in self._options if command != "help")
+        if not self.asks_oracle:
+            return Observed(text, admissible)
         now = View(self._floor, state, self._options)
         if self._seen is not None:
             self._seen |= now.shown()
-        admissible = tuple(command for command in self._options if command != "help")
         return Observed(text, admissible, advise(now, self._seen))
+
+    def snapshot(self) -> Snapshot:
+        """Return this moment of the episode; microseconds, since nothing is copied.
+
+        Raises:
+            RuntimeError: before the first reset.
+        """
+        if self.current_task is None:
+            raise RuntimeError(f"{type(self).__name__}.snapshot was called before reset")
+        return Snapshot(
+            self.current_task,
+            self._state,
+            self._options,
+            self._turns,
+            self._observed,
+            self._seen,
+            self.asks_oracle,
+        )
+
+    def restore(self, moment: Snapshot) -> None:
+        """Go to a moment of this or of another environment's episode, and play on from there."""
+        if moment.task is not self.current_task:
+            self._floor = self._load(moment.task)
+        self.current_task, self._turns = moment.task, moment.turns
+        self._observed, self._seen, self.asks_oracle = moment.observed, moment.seen, moment.asks_oracle
+        assert self._floor is not None
+        self._state, self._options = moment.state, moment.options
+        self._won = self._floor.game.won(moment.state)
 
     def outcome(self) -> Outcome:
         """Return the verdict so far: success and score come from the engine's ``won`` alone."""

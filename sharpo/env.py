@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal, get_args
 
 import gymnasium
 from gymnasium.spaces import Space
@@ -14,8 +14,9 @@ from gymnasium.spaces import Space
 from sharpo.episode import Outcome, Task
 from sharpo.errors import ConfigError
 
-ActionFormat = Literal["plain", "tags"]
-Split = Literal["train", "val"]
+ActionFormat = Literal["plain", "tags", "benchmark"]
+Split = str
+"""``train``, ``val``, or a split that the environment names in ``splits``."""
 
 UNPARSABLE = "Your answer held no action in the required form. Nothing happens."
 
@@ -54,14 +55,19 @@ class ParsedAction:
         action: the environment-facing action.
         chars: half-open character ranges in the text by name: ``action``, and where they exist
             ``action_with_tags`` and ``think``.
+        valid: False when an action was read though the text broke the required form (``benchmark`` only).
+        penalty: subtracted from the turn's return when it is not valid.
     """
 
     action: str
     chars: Mapping[str, tuple[int, int]]
+    valid: bool = True
+    penalty: float = 0.0
 
 
 _ACTION = re.compile(r"<action>(.*?)</action>", re.DOTALL | re.IGNORECASE)
 _THINK = re.compile(r"<think>(.*?)</think>", re.DOTALL)
+_CJK = re.compile(r"[\u4e00-\u9fff]")
 
 
 def parse_plain(text: str) -> ParsedAction | None:
@@ -102,6 +108,37 @@ def parse_tags(text: str) -> ParsedAction | None:
     return ParsedAction(inner.strip().lower(), chars)
 
 
+def parse_benchmark(text: str, guess_chars: int = 30) -> ParsedAction:
+    """Take the action as the benchmark family's code does: always one, be it a guess, and a verdict on the form.
+
+    The text between the first ``<action>`` and the first ``</action>`` of the lower-cased text, or its last
+    ``guess_chars`` characters. Valid = these tags in this order, ``<think>`` and ``</think>`` as they stand, and no Chinese character;
+    whether the environment knows the action is not asked. A guess has no ``chars``.
+
+    Example:
+        >>> parse_benchmark("<think>go</think><action>Look</action>").valid
+        True
+        >>> parse_benchmark("Look") == ParsedAction("look", {}, valid=False)
+        True
+    """
+    low = text.lower()
+    if len(low) != len(text):  # a few letters become two
+        low = "".join(letter if len(letter.lower()) > 1 else letter.lower() for letter in text)
+    start, stop = low.find("<action>"), low.find("</action>")
+    if start < 0 or stop < 0:
+        return ParsedAction(low[-guess_chars:], {}, valid=False)
+    inner = text[start + len("<action>") : stop]
+    if not inner.strip():
+        return ParsedAction("", {}, valid=False)
+    first = start + len("<action>") + len(inner) - len(inner.lstrip())
+    chars = {"action": (first, first + len(inner.strip())), "action_with_tags": (start, stop + len("</action>"))}
+    think = _THINK.search(text, 0, start)
+    if think is not None:
+        chars["think"] = think.span(1)
+    formed = "<think>" in text and "</think>" in text and not _CJK.search(text)
+    return ParsedAction(inner.strip().lower(), chars, valid=formed)
+
+
 @dataclass(frozen=True, slots=True)
 class Observed:
     """What an environment shows after a reset or a step, as data.
@@ -132,21 +169,28 @@ class TextEnv(gymnasium.Env[str, str | None], ABC):
 
     A subclass gives ``families``, ``num_tasks``, ``task``, ``_reset``, ``_step`` and ``outcome``. The base counts
     turns, ends the episode as truncated exactly at ``max_turns``, answers an unparsable action (None) with a fixed
-    message and the state unchanged, and puts ``admissible``, ``oracle``, ``family`` and ``penalty`` into ``info``.
+    message and the state unchanged, and puts ``admissible``, ``oracle``, ``family``, ``invalid`` and ``penalty`` into
+    ``info``. A step whose answer's info says ``invalid`` is penalised like an unparsable one.
 
     Args:
         max_turns: turns until the episode is truncated.
-        action_format: ``plain`` (the whole text is the action) or ``tags`` (inside ``<action>``).
+        action_format: ``plain`` (the whole text is the action), ``tags`` (inside ``<action>``) or ``benchmark``
+            (inside ``<action>``, or a guess that counts as invalid; see :func:`parse_benchmark`).
         invalid_penalty: subtracted from the return of a turn whose text held no action.
     """
 
     families: ClassVar[tuple[str, ...]]
+    splits: ClassVar[tuple[str, ...]] = ("train", "val")
+    guess_chars: ClassVar[int] = 30
+    """How much of a text without tags ``action_format=benchmark`` takes as the action."""
+    no_effect: ClassVar[str | None] = None
+    """What the environment answers when an action had no effect; None = it has no such fixed answer."""
 
     def __init__(self, max_turns: int, action_format: ActionFormat = "tags", invalid_penalty: float = 0.0) -> None:
         if max_turns < 1:
             raise ValueError(f"env.max_turns must be >= 1, got {max_turns}")
-        if action_format not in ("plain", "tags"):
-            raise ValueError(f"env.action_format must be 'plain' or 'tags', got {action_format!r}")
+        if action_format not in get_args(ActionFormat):
+            raise ValueError(f"env.action_format must be 'plain', 'tags' or 'benchmark', got {action_format!r}")
         if invalid_penalty < 0:
             raise ValueError(f"env.invalid_penalty must be >= 0, got {invalid_penalty}")
         self.observation_space = FreeText()
@@ -155,6 +199,7 @@ class TextEnv(gymnasium.Env[str, str | None], ABC):
         self.action_format = action_format
         self.invalid_penalty = invalid_penalty
         self.current_task: Task | None = None
+        self.asks_oracle = True
         self._turns = 0
         self._observed = Observed("")
 
@@ -193,8 +238,19 @@ class TextEnv(gymnasium.Env[str, str | None], ABC):
         )
 
     # -- what the base does ----------------------------------------------------------------------------------------
+    def check_split(self, split: Split) -> None:
+        """Refuse a split that this environment does not have."""
+        if split not in self.splits:
+            raise ConfigError(
+                f"split {split!r}: {type(self).__name__} has no such split, it has {', '.join(self.splits)}; "
+                "choose one of them (panel.<name>.split)"
+            )
+
     def parse(self, text: str) -> ParsedAction | None:
-        """Find the action in the model's text, or None; never a guess."""
+        """Find the action in the model's text, or None; a guess only where ``action_format`` is ``benchmark``."""
+        if self.action_format == "benchmark":
+            found = parse_benchmark(text, self.guess_chars)
+            return found if found.valid else replace(found, penalty=self.invalid_penalty)
         return parse_plain(text) if self.action_format == "plain" else parse_tags(text)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
@@ -202,7 +258,7 @@ class TextEnv(gymnasium.Env[str, str | None], ABC):
 
         Args:
             seed: Gymnasium's seed; draws a task when no task is given.
-            options: ``task`` (a Task) and ``informed_oracle`` (bool).
+            options: ``task`` (a Task) and ``informed_oracle`` (bool; None = no oracle is asked, so none is computed).
         """
         super().reset(seed=seed)
         given = (options or {}).get("task")
@@ -211,29 +267,31 @@ class TextEnv(gymnasium.Env[str, str | None], ABC):
             given = self.task("train", int(self.np_random.integers(count if count is not None else 2**31)))
         self.current_task = given
         self._turns = 0
-        self._observed = self._reset(given, informed_oracle=bool((options or {}).get("informed_oracle", False)))
-        return self._observed.text, self._info(0.0)
+        informed = (options or {}).get("informed_oracle", False)
+        self.asks_oracle = informed is not None
+        self._observed = self._reset(given, informed_oracle=bool(informed))
+        return self._observed.text, self._info(False)
 
     def step(self, action: str | None) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Apply one action; None is an unparsable one: fixed message, state unchanged, the turn is counted."""
         if self.current_task is None:
             raise RuntimeError(f"{type(self).__name__}.step was called before reset")
         self._turns += 1
-        penalty = 0.0
         if action is None:
             answer = Answer(Observed(UNPARSABLE, self._observed.admissible, self._observed.oracle))
-            penalty = self.invalid_penalty
         else:
             answer = self._step(action)
         self._observed = answer.observed
         truncated = not answer.done and self._turns >= self.max_turns
-        return answer.observed.text, answer.reward, answer.done, truncated, {**answer.info, **self._info(penalty)}
+        info = self._info(action is None or bool(answer.info.get("invalid")))
+        return answer.observed.text, answer.reward, answer.done, truncated, {**answer.info, **info}
 
-    def _info(self, penalty: float) -> dict[str, Any]:
+    def _info(self, invalid: bool) -> dict[str, Any]:
         assert self.current_task is not None
         return {
             "admissible": self._observed.admissible,
             "oracle": self._observed.oracle,
             "family": self.current_task.family,
-            "penalty": penalty,
+            "invalid": invalid,
+            "penalty": self.invalid_penalty if invalid else 0.0,
         }

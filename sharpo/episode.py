@@ -49,6 +49,7 @@ class Turn:
         finish: ``stop`` when the policy ended its turn, ``length`` when the turn's token budget did.
         hint_at: index in ``prompt_ids`` before which a hint is spliced for the teacher.
         trainable: False for a turn that was executed but must not be trained on (expert noise).
+        invalid: True when the text broke the required form, or the environment counts the action as invalid.
     """
 
     prompt_ids: tuple[int, ...]
@@ -64,6 +65,7 @@ class Turn:
     finish: Finish
     hint_at: int
     trainable: bool = True
+    invalid: bool = False
 
     def __post_init__(self) -> None:
         if self.action_logp and len(self.action_logp) != len(self.action_ids):

@@ -106,13 +106,14 @@ class EnvEvent:
     outcome: Outcome | None = None
     failure: str | None = None
     message: str = ""
+    invalid: bool = False
 
 
 class EnvPool(Protocol):
     """Many environments by slot number, stepped off the main thread; a hung or dead one fails alone."""
 
-    def reset(self, slot: int, task: Task, *, informed_oracle: bool = False) -> None:
-        """Begin a task in a slot; its event arrives through :meth:`poll`."""
+    def reset(self, slot: int, task: Task, *, informed_oracle: bool | None = False) -> None:
+        """Begin a task in a slot; its event arrives through :meth:`poll`. None = nobody asks the oracle."""
         ...
 
     def step(self, slot: int, action: str | None) -> None:

@@ -138,7 +138,8 @@ class _Collection:
         play.slot = slot
         self.by_slot[slot] = play
         self.stepping += 1
-        self.o.pool.reset(slot, play.task, informed_oracle=play.hinted)
+        asked = None if self.o.engine.reports_logp else play.hinted  # a policy never asks the oracle
+        self.o.pool.reset(slot, play.task, informed_oracle=asked)
 
     def _on_event(self, event: EnvEvent) -> None:
         play = self.by_slot[event.slot]
@@ -210,6 +211,7 @@ class _Collection:
         assert play.pending is not None
         assert play.prompt is not None
         completion, text, parsed = play.pending
+        invalid = event.invalid or parsed is None or not parsed.valid
         play.turns.append(
             Turn(
                 prompt_ids=play.prompt.ids,
@@ -221,16 +223,17 @@ class _Collection:
                 observation=play.observed.text,
                 next_observation=event.observed.text,
                 reward=event.reward,
-                penalty=event.penalty,
+                penalty=event.penalty if parsed is None else max(event.penalty, parsed.penalty),
                 finish=completion.finish,
                 hint_at=play.prompt.hint_at,
                 trainable=completion.trainable,
+                invalid=invalid,
             )
         )
         play.pending = None
         self.stats.turns += 1
         self.stats.tokens += len(completion.token_ids)
-        self.stats.invalid += parsed is None
+        self.stats.invalid += invalid
 
     def _finish(self, play: Play, outcome: Outcome) -> None:
         self.o.pool.release(play.slot)

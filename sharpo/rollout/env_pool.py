@@ -39,7 +39,7 @@ class InlineEnvPool:
         self._host = EnvHost(make_env)
         self._asked: deque[Command] = deque()
 
-    def reset(self, slot: int, task: Task, *, informed_oracle: bool = False) -> None:
+    def reset(self, slot: int, task: Task, *, informed_oracle: bool | None = False) -> None:
         """Begin a task in a slot; its event arrives through :meth:`poll`."""
         self._asked.append(Command("reset", slot, task, informed_oracle))
 
@@ -67,7 +67,7 @@ class InlineEnvPool:
 @dataclass(slots=True)
 class _Slot:
     task: Task
-    informed: bool
+    informed: bool | None
     actions: list[str | None] = field(default_factory=list)
     pending: Command | None = None
     begun: bool = False
@@ -140,7 +140,7 @@ class ProcessEnvPool:
         self._workers = [_Worker(self._blob) for _ in range(workers)]
         self._finalize = weakref.finalize(self, _stop_all, self._workers)
 
-    def reset(self, slot: int, task: Task, *, informed_oracle: bool = False) -> None:
+    def reset(self, slot: int, task: Task, *, informed_oracle: bool | None = False) -> None:
         """Begin a task in a slot; its event arrives through :meth:`poll`."""
         if slot in self._slots:
             self.release(slot)

@@ -29,7 +29,7 @@ class Command:
         kind: ``reset``, ``step``, ``release``, or ``rebuild`` (begin the task again and replay ``actions``).
         slot: which environment.
         task: for ``reset`` and ``rebuild``.
-        informed: the oracle may use what the agent cannot see.
+        informed: the oracle may use what the agent cannot see; None = nobody asks it.
         action: for ``step``.
         actions: for ``rebuild``.
     """
@@ -37,7 +37,7 @@ class Command:
     kind: Literal["reset", "step", "release", "rebuild"]
     slot: int
     task: Task | None = None
-    informed: bool = False
+    informed: bool | None = False
     action: str | None = None
     actions: Sequence[str | None] = ()
 
@@ -97,6 +97,7 @@ class EnvHost:
             Observed(text, tuple(info["admissible"]), info["oracle"]),
             reward=float(reward),
             penalty=float(info["penalty"]),
+            invalid=bool(info["invalid"]),
             terminated=terminated,
             truncated=truncated,
             outcome=env.outcome() if terminated or truncated else None,

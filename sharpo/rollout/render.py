@@ -41,7 +41,7 @@ class Renderer:
         style: ``append`` or ``windowed``.
         template: name of the files ``envs/prompts/<template>_first.txt`` (first turn) and ``<template>.txt`` (later).
         history: observation-action pairs shown by ``windowed``.
-        action_format: ``plain`` or ``tags``: how an expert writes its action.
+        action_format: ``plain``, ``tags`` or ``benchmark`` (as tags): how an expert writes its action.
         place: where the teacher's hint is spliced into a prompt (``append``: into the first): ``before_instructions``
             at the template's ``{hint}`` line, ``user_top`` before the user's first word, ``assistant_prefix`` after
             the generation prompt, ``before_chat_template`` before everything.
@@ -64,8 +64,8 @@ class Renderer:
             raise ConfigError(f"prompt.style must be 'append' or 'windowed', got {style!r}")
         if history < 0:
             raise ConfigError(f"prompt.history must be >= 0, got {history}")
-        if action_format not in ("plain", "tags"):
-            raise ConfigError(f"prompt.action_format must be 'plain' or 'tags', got {action_format!r}")
+        if action_format not in get_args(ActionFormat):
+            raise ConfigError(f"prompt.action_format must be 'plain', 'tags' or 'benchmark', got {action_format!r}")
         if place not in get_args(Place):
             raise ConfigError(f"place must be one of {', '.join(get_args(Place))}; got {place!r}")
         self.style, self.history, self.action_format, self.place = style, history, action_format, place

@@ -18,7 +18,7 @@ class CollectStats:
         successes: of these, how many succeeded.
         reward: sum of their returns.
         turns: turns played.
-        invalid: turns whose text held no action.
+        invalid: turns whose text held no valid action.
         tokens: sampled tokens.
         prompt_tokens: tokens of all prompts.
         retries: environments begun a second time after a failed start.
