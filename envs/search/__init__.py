@@ -1,0 +1,1 @@
+"""Lucene's English analyzer and BM25 without Java: exact rankings over memory-mapped arrays."""
