@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
@@ -115,6 +116,7 @@ def _value(expression: str) -> list[list[str]]:
     return parts(ast.parse(expression.strip(), mode="eval").body)
 
 
+@functools.lru_cache(maxsize=1024)
 def _query(expression: str | None) -> list[Any] | None:
     if not expression:
         return None
@@ -139,6 +141,7 @@ def _symbol(symbol: Any) -> Any:
     raise DataError(f"the game's grammar has a {kind}, which compiled games do not know")
 
 
+@functools.lru_cache(maxsize=1024)
 def _symbols(text: str) -> list[Any]:
     from textworld.envs.pddl.textgen import _parse_and_convert
 
