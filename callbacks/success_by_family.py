@@ -13,9 +13,11 @@ from sharpo.stats import wilson
 
 
 class LogSuccessByFamily(Callback):
-    """Logs ``val/success/<family>`` and ``val/success/all`` with Wilson's 95 % interval, turns and invalid share.
+    """Logs ``val/success/<family>``, ``val/episodes/<family>`` and both for ``all``, with Wilson's 95 % interval.
 
-    The panel named ``val`` logs under ``val``, any other under ``val_<name>``.
+    Beside them, means per episode: ``val/turns``, ``val/invalid_actions`` (turns without a valid action) and, where
+    the environment has a fixed answer for it, ``val/nothing_happens`` (turns without effect); and
+    ``val/invalid_share`` of all turns. The panel named ``val`` logs under ``val``, any other under ``val_<name>``.
 
     Args:
         families: the environment's families; None takes ``families`` of the data module.
@@ -26,13 +28,15 @@ class LogSuccessByFamily(Callback):
         self.counts: dict[str, Mapping[str, tuple[int, int]]] = {}
         self._metrics: list[SuccessByFamily] = []
         self._names: list[str] = []
+        self._no_effect: str | None = None
 
     def on_validation_epoch_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
         """Begin one set of counters for each panel, the same on every rank."""
         data = trainer.datamodule  # type: ignore[attr-defined]
         families = self.families or getattr(data, "families", HOUSEHOLD_FAMILIES)
         self._names = list(data.panel_names)
-        self._metrics = [SuccessByFamily(families).to(pl_module.device) for _ in self._names]
+        self._no_effect = getattr(data, "no_effect", None)
+        self._metrics = [SuccessByFamily(families, self._no_effect).to(pl_module.device) for _ in self._names]
 
     def on_validation_batch_end(
         self,
@@ -53,14 +57,17 @@ class LogSuccessByFamily(Callback):
             prefix = "val" if name == "val" else f"val_{name}"
             counts = metric.compute()
             self.counts[name] = counts
-            turns, invalid = metric.turn_counts()
+            turns, invalid, without_effect = metric.turn_counts()
             won, seen = counts["all"]
             if not seen:
                 continue
             low, high = wilson(won, seen)
             logged = {f"{prefix}/success/{family}": w / n for family, (w, n) in counts.items() if n}
             logged |= {f"{prefix}/success_low/all": low, f"{prefix}/success_high/all": high}
-            logged |= {f"{prefix}/episodes/all": float(seen), f"{prefix}/turns": turns / seen}
+            logged |= {f"{prefix}/episodes/{family}": float(n) for family, (_, n) in counts.items() if n}
+            logged |= {f"{prefix}/turns": turns / seen, f"{prefix}/invalid_actions": invalid / seen}
             logged[f"{prefix}/invalid_share"] = invalid / turns
+            if self._no_effect is not None:
+                logged[f"{prefix}/nothing_happens"] = without_effect / seen
             # equal on every rank: the mean over ranks that the logger takes changes nothing
             pl_module.log_dict(logged, batch_size=1, add_dataloader_idx=False, sync_dist=trainer.world_size > 1)

@@ -108,7 +108,7 @@ class Parts:
         self.budgets = build(cfg.data.budgets, "data.budgets")
         checks.check_choices(self.plain, self.algorithm)
         self.logged = logged_config(self.plain, self.algorithm)
-        self.env.num_tasks("train")  # an environment without its data says so here
+        self.tasks = None if cfg.get("plan") else self.env.num_tasks("train")  # without its data it says so here
 
     @property
     def path(self) -> str:

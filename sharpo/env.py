@@ -112,8 +112,8 @@ def parse_benchmark(text: str, guess_chars: int = 30) -> ParsedAction:
     """Take the action as the benchmark family's code does: always one, be it a guess, and a verdict on the form.
 
     The text between the first ``<action>`` and the first ``</action>`` of the lower-cased text, or its last
-    ``guess_chars`` characters. Valid = these tags in this order, ``<think>`` and ``</think>`` as they stand, and no Chinese character;
-    whether the environment knows the action is not asked. A guess has no ``chars``.
+    ``guess_chars`` characters. Valid = these tags in this order, ``<think>`` and ``</think>`` as they stand, and no
+    Chinese character; whether the environment knows the action is not asked. A guess has no ``chars``.
 
     Example:
         >>> parse_benchmark("<think>go</think><action>Look</action>").valid

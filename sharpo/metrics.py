@@ -18,6 +18,7 @@ class SuccessByFamily(Metric):
 
     Args:
         families: the environment's families; an episode of another family is refused.
+        no_effect: the environment's fixed answer to an action without effect, to count; None = it has none.
 
     Example:
         >>> SuccessByFamily(("pick", "look")).families
@@ -29,20 +30,22 @@ class SuccessByFamily(Metric):
     episodes: Tensor
     turns: Tensor
     invalid: Tensor
+    without_effect: Tensor
 
-    def __init__(self, families: Sequence[str] = HOUSEHOLD_FAMILIES) -> None:
+    def __init__(self, families: Sequence[str] = HOUSEHOLD_FAMILIES, no_effect: str | None = None) -> None:
         super().__init__()
+        self.no_effect = no_effect
         self.families = tuple(families)
         if "all" in self.families or len(set(self.families)) != len(self.families) or not self.families:
             raise ValueError(f"SuccessByFamily: families must be distinct names other than 'all', got {families}")
         zeros = torch.zeros(len(self.families), dtype=torch.int64)
         for name in ("successes", "episodes"):
             self.add_state(name, default=zeros.clone(), dist_reduce_fx="sum")
-        for name in ("turns", "invalid"):
+        for name in ("turns", "invalid", "without_effect"):
             self.add_state(name, default=torch.zeros((), dtype=torch.int64), dist_reduce_fx="sum")
 
     def update(self, episodes: Iterable[Episode]) -> None:
-        """Count episodes, their turns and the turns without an action."""
+        """Count episodes, their turns, the turns without a valid action and those without effect."""
         for episode in episodes:
             if episode.task.family not in self.families:
                 raise ValueError(
@@ -53,7 +56,9 @@ class SuccessByFamily(Metric):
             self.episodes[row] += 1
             self.successes[row] += int(episode.outcome.success)
             self.turns += len(episode.turns)
-            self.invalid += sum(turn.action is None for turn in episode.turns)
+            self.invalid += sum(turn.action is None or turn.invalid for turn in episode.turns)
+            if self.no_effect is not None:
+                self.without_effect += sum(turn.next_observation.strip() == self.no_effect for turn in episode.turns)
 
     def compute(self) -> dict[str, tuple[int, int]]:
         """Return ``{family: (successes, episodes)}`` and ``all``."""
@@ -62,10 +67,10 @@ class SuccessByFamily(Metric):
         counts["all"] = (int(self.successes.sum()), int(self.episodes.sum()))
         return counts
 
-    def turn_counts(self) -> tuple[int, int]:
-        """Return (turns, turns without an action), summed over ranks like :meth:`compute`."""
+    def turn_counts(self) -> tuple[int, int, int]:
+        """Return (turns, those without a valid action, those without effect), summed over ranks."""
         with self.sync_context():
-            return int(self.turns), int(self.invalid)
+            return int(self.turns), int(self.invalid), int(self.without_effect)
 
 
 class MeanOverTokens(Metric):

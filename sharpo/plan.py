@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from typing import Any
+
+from sharpo.errors import DataError
 
 GIB = 2**30
 _BYTES = {"float32": 4, "bfloat16": 2}
@@ -49,19 +53,20 @@ def describe(config: Mapping[str, Any], env: Any, run: Path) -> str:
     world = int(trainer.get("num_nodes", 1)) * (trainer["devices"] if isinstance(trainer["devices"], int) else 1)
     micro = sizes.get("micro_rows", 8) * trainer.get("accumulate_grad_batches", 1) * world
     updates = -(-episodes // micro) * sizes.get("passes", 1)
-    known = {split: env.num_tasks(split) for split in ("train", "val")}
+    missing: list[str] = []
     passes, group = sizes.get("passes", 1), sizes["group_size"]
     lines = [
         f"plan of {config['name']}",
         f"  method       {_target(config['algorithm'])}, hint {_target(config['hint'])}",
         f"  engine       {_target(config['engine'])}; strategy {_target(config['strategy'])}; processes {world}",
         f"  environment  {_target(config['env'])}, families {', '.join(env.families)}, at most {turns} turns",
-        f"  tasks        {sizes['groups']} of {_many(known['train'])} per iteration, {group} episodes each",
+        f"  tasks        {sizes['groups']} of {_many(env, 'train', missing)} per iteration, {group} episodes each",
         f"  iterations   {iterations}: {episodes:,} episodes each, {iterations * episodes:,} in all",
         f"  rows         {episodes:,} (turns append) to {episodes * turns:,} (they do not) per iteration",
         f"  updates      {updates} per iteration when turns append: {micro} rows each, {passes} pass(es)",
         f"  tokens       at most {episodes * per_episode:,} sampled per iteration",
-        *_panels(config["panel"], known["val"]),
+        *_panels(config["panel"], env, missing),
+        *(f"  missing      {line}" for line in dict.fromkeys(missing)),
         *_model(config, env),
         "  files",
         *(f"    {run / name}" for name in ("config.yaml", *_files(config))),
@@ -69,12 +74,24 @@ def describe(config: Mapping[str, Any], env: Any, run: Path) -> str:
     return "\n".join(lines)
 
 
-def _panels(panels: Mapping[str, Any], known: int | None) -> list[str]:
-    return [
-        f"  panel        {name}: {panel.get('tasks') or _many(known)} tasks of {panel.get('split', 'val')}, "
-        f"{panel.get('samples', 1)} episode(s) each at temperature {panel.get('temperature', 1.0)}"
-        for name, panel in panels.items()
-    ]
+def _panels(panels: Mapping[str, Any], env: Any, missing: list[str]) -> list[str]:
+    out = []
+    for name, node in panels.items():
+        panel = _defaults(node) | dict(node)
+        split = panel["split"]
+        count = panel.get("workers") or panel.get("tasks") or _many(env, split, missing)
+        out.append(
+            f"  panel        {name}: {count} tasks of {split}, {panel['samples']} episode(s) each at temperature "
+            f"{panel['temperature']}"
+        )
+    return out
+
+
+def _defaults(node: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the default values of a panel's class."""
+    module, _, name = str(node["_target_"]).rpartition(".")
+    known = signature(getattr(import_module(module), name)).parameters.values()
+    return {knob.name: knob.default for knob in known}
 
 
 def _model(config: Mapping[str, Any], env: Any) -> list[str]:
@@ -128,5 +145,12 @@ def _target(node: Mapping[str, Any]) -> str:
     return str(node.get("_target_", node.get("name"))).rpartition(".")[2]
 
 
-def _many(count: int | None) -> str:
+def _many(env: Any, split: str, missing: list[str]) -> str:
+    """Return how many tasks a split has, in words; what is missing is noted, and the plan goes on."""
+    env.check_split(split)
+    try:
+        count = env.num_tasks(split)
+    except DataError as error:
+        missing.append(str(error))
+        return "(unknown)"
     return "endlessly many" if count is None else str(count)

@@ -21,6 +21,7 @@ from sharpo.rollout import store
 from sharpo.rollout.buffer import Origin, RolloutBuffer, Sizes
 from sharpo.rollout.collate import collate, hinted_students
 from sharpo.rollout.collector import Collector
+from sharpo.rollout.draw import WorkerDraw
 from sharpo.rollout.memory import memory_of, remember
 from sharpo.rollout.panel import Panel
 from sharpo.rollout.play import Budgets, CollectResult
@@ -62,7 +63,7 @@ class RolloutDataModule(lightning.LightningDataModule):
         algorithm: Algorithm,
         sizes: Sizes,
         budgets: Budgets | None = None,
-        panels: Mapping[str, Panel] | None = None,
+        panels: Mapping[str, Panel | WorkerDraw] | None = None,
         temperature: float = 1.0,
         seed: int = 0,
         save_rollouts: str | None = None,
@@ -92,6 +93,11 @@ class RolloutDataModule(lightning.LightningDataModule):
     def families(self) -> tuple[str, ...]:
         """Task families of the environment."""
         return self.env.families
+
+    @property
+    def no_effect(self) -> str | None:
+        """The environment's fixed answer to an action without effect, where it has one."""
+        return self.env.no_effect
 
     # -- Lightning's hooks -----------------------------------------------------------------------------------------
     def setup(self, stage: str) -> None:

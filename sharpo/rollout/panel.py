@@ -19,8 +19,8 @@ class Panel:
     family on the disk would otherwise give a panel of their first families alone.
 
     Args:
-        split: ``train`` or ``val``.
-        tasks: number of tasks; None = all from ``first`` on of a finite split.
+        split: ``train``, ``val``, or one that the environment names (``valid_unseen`` of ALFWorld).
+        tasks: number of tasks; None = all from ``first`` on of a finite split, each once.
         temperature: 0 is greedy.
         samples: episodes per task.
         first: place of the first task in that order.
@@ -33,8 +33,6 @@ class Panel:
     first: int = 0
 
     def __post_init__(self) -> None:
-        if self.split not in ("train", "val"):
-            raise ConfigError(f"panel.split must be 'train' or 'val', got {self.split!r}")
         if self.temperature < 0:
             raise ConfigError(f"panel.temperature must be >= 0, got {self.temperature}")
         if self.samples < 1 or self.first < 0 or (self.tasks is not None and self.tasks < 1):
@@ -47,8 +45,10 @@ class Panel:
         """Return this rank's share: every ``world``-th task from ``first + rank`` on.
 
         Raises:
-            ConfigError: when the split has too few tasks, or is endless and ``tasks`` is None.
+            ConfigError: when the environment has no such split, the split has too few tasks, or is endless and
+                ``tasks`` is None.
         """
+        env.check_split(self.split)
         known = env.num_tasks(self.split)
         if self.tasks is None and known is None:
             raise ConfigError(f"panel.tasks is null, but split {self.split!r} is endless; give a number")

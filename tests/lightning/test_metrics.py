@@ -1,5 +1,7 @@
 """Counts over counts by family, also across processes."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import distributed, multiprocessing
@@ -22,7 +24,15 @@ def test_counts_by_family_and_over_all():
     assert counts["heat"] == (1, 1)
     assert counts["look"] == (0, 0)
     assert counts["all"] == (2, 3)
-    assert metric.turn_counts() == (4, 1)
+    assert metric.turn_counts() == (4, 1, 0)
+
+
+def test_turns_without_a_valid_action_and_without_effect_are_counted():
+    metric = SuccessByFamily(no_effect="n")
+    played = episode("pick", True, ("go", None, "stay"))
+    broken = replace(played.turns[2], invalid=True, next_observation="You go.")
+    metric.update([replace(played, turns=(*played.turns[:2], broken))])
+    assert metric.turn_counts() == (3, 2, 2)
 
 
 def test_another_family_is_refused_by_name():
@@ -43,7 +53,7 @@ def _count_on_rank(rank: int, folder: str) -> None:
         # rank 0: 1 of 1; rank 1: 0 of 3 -> 1/4, where a mean of means would say 1/2
         metric.update([episode("pick", True)] if rank == 0 else [episode("pick", False)] * 3)
         assert metric.compute()["pick"] == (1, 4)
-        assert metric.turn_counts() == (4, 0)
+        assert metric.turn_counts() == (4, 0, 0)
     finally:
         distributed.destroy_process_group()
 
