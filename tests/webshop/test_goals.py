@@ -54,7 +54,8 @@ def test_the_thousand_products_prices_and_goals(read, thousand, name):
 
 
 def test_the_thousand_products_have_thirteen_human_goals(read, thousand):
-    made = goals.human(thousand[0], read("items_human_ins.1k.json"), random.Random(0))
+    attributes, said = read("items_ins_v2_1000.json"), read("items_human_ins.1k.json")
+    made = goals.human([(one, goals.entry(one.asin, attributes, said)) for one in thousand[0]], random.Random(0))
     assert len(made) == 13
     assert all(isinstance(option, str) for goal in made for option in goal.options)
 
@@ -75,4 +76,4 @@ def test_a_price_without_a_dollar_sign_is_refused_by_name():
 
 def test_files_of_two_sets_are_refused(thousand):
     with pytest.raises(DataError, match="has no entry in the attributes file"):
-        goals.synthetic(thousand[0], {}, random.Random(0))
+        goals.entry(thousand[0][0].asin, {}, {})

@@ -35,7 +35,7 @@ def test_edge_cases(edge, tagged, human, style):
     recorded, make = edge
     shelf, made = make(human)
     shelf = tagged(shelf)
-    store = Store({one.asin: one for one in shelf}, Everything(shelf))
+    store = Store({one.asin: one for one in shelf}, Everything(shelf), show_attributes=True)
     steps = 0
     for episode in recorded["runs"][f"{style}_{human}"]["episodes"]:
         session = Session(made[goals.order(len(made))[episode["goal"]]])

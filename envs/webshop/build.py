@@ -1,0 +1,206 @@
+"""Builds a catalogue from the original's files: products, seeded prices, nouns, goals, search index, one fingerprint."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import random
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sharpo.envs.search.bm25 import Bm25
+from sharpo.envs.webshop import goals, nouns, records
+from sharpo.envs.webshop.catalogue import (
+    ASIN,
+    FORMAT,
+    GOAL,
+    INDEX,
+    META,
+    PRODUCTS,
+    Catalogue,
+    Shelf,
+    from_record,
+    to_record,
+)  # fmt: skip
+from sharpo.envs.webshop.goals import Entry, Goal
+from sharpo.envs.webshop.oracle import exact_options
+from sharpo.envs.webshop.products import Product, product, usable
+from sharpo.envs.webshop.reward import attributes_met, kind, options_met
+
+from sharpo.errors import DataError
+
+Progress = Callable[[str, int], None]
+_BATCH = 1000
+_HUMAN = "items_human_ins"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The files a catalogue is made from: products (streamed), attributes, human instructions."""
+
+    rows: Iterable[Mapping[str, Any]]
+    attributes: Mapping[str, Any]
+    human: Mapping[str, Any]
+
+
+def source(folder: Path, limit: int | None = None) -> Source:
+    """Return the original's files in a folder, the full ones where there are any, else the 1,000-product ones.
+
+    Args:
+        folder: holds ``items_shuffle*.json``, ``items_ins_v2*.json`` and, for human goals, ``items_human_ins*.json``.
+        limit: use only the first products.
+
+    Raises:
+        DataError: a file is missing.
+    """
+    for items, ins in (("items_shuffle", "items_ins_v2"), ("items_shuffle_1000", "items_ins_v2_1000")):
+        shelf, said = folder / f"{items}.json", folder / f"{ins}.json"
+        if shelf.exists() and said.exists():
+            people = sorted(folder.glob(f"{_HUMAN}*.json"))
+            rows = itertools.islice(records.stream(shelf), limit)
+            return Source(rows, _read(said), _read(people[0]) if people else {})
+    raise DataError(
+        f"no WebShop files in {folder}: it must hold items_shuffle.json and items_ins_v2.json, or the two that end in "
+        "_1000; the original's setup script fetches them, or take the demo: python -m sharpo.data webshop demo"
+    )
+
+
+def _read(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def build(given: Source, target: Path, model: str, price_seed: int = 0, progress: Progress | None = None) -> Catalogue:
+    """Make a catalogue and open it; the folder appears when everything in it is complete.
+
+    Args:
+        given: the files.
+        target: of the catalogue; an older catalogue there is replaced.
+        model: a spaCy model that finds the titles' nouns, or ``words``.
+        price_seed: of range prices and price bounds.
+        progress: called with a stage's name and how many of its parts are done.
+
+    Raises:
+        DataError: a file is damaged, or the target holds something else.
+    """
+    tell = progress or (lambda stage, done: None)
+    if target.exists() and any(target.iterdir()) and not (target / META).exists():
+        raise DataError(f"{target} holds other files than a WebShop catalogue: choose another --target")
+    work = target.with_name(f"{target.name}.part")
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    draws = random.Random(price_seed)  # noqa: S311
+    tagger: list[str] = []
+    try:
+        count = records.save(work / PRODUCTS, _shelve(given, draws, model, tagger, tell))
+    except ValueError as error:
+        raise DataError(f"the products' file cannot be read: {error}") from error
+    if not count:
+        raise DataError("the products' file has no usable product")
+    _index_names(work)
+    shelf = Shelf(work)
+    counts = {}
+    after_prices = draws.getstate()
+    for name, places in (("synthetic", goals.synthetic_places), ("human", goals.human_places)):
+        draws.setstate(after_prices)
+        made = _goals(shelf, name, list(places(_pairs(shelf), draws)))
+        np.save(work / f"goals_{name}.npy", made)
+        counts[name] = len(made)
+        tell(f"goals {name}", len(made))
+    documents = ((one.asin, one.document()) for one, _ in _pairs(shelf))
+    index = Bm25.build(documents, work / INDEX, on_progress=lambda done: tell("index", done))
+    meta = {
+        "format": FORMAT, "products": count, "goals": counts, "nouns": tagger[0], "price_seed": price_seed,
+        "index": index.fingerprint, "fingerprint": fingerprint(work),
+    }  # fmt: skip
+    (work / META).write_text(json.dumps(meta, indent=1), encoding="utf-8")
+    shutil.rmtree(target, ignore_errors=True)
+    work.rename(target)
+    return Catalogue(target)
+
+
+def _shelve(
+    given: Source, draws: random.Random, model: str, tagger: list[str], tell: Progress
+) -> Iterator[dict[str, Any]]:
+    """Yield every product as a record: its price drawn, its title's nouns found, in batches."""
+    rows, done = usable(given.rows), 0
+    while batch := list(itertools.islice(rows, _BATCH)):
+        made = []
+        for row in batch:
+            one, found = product(row, given.attributes)
+            made.append(one if len(found) == 1 else replace(one, price=draws.uniform(*found)))
+        words, name = nouns.tag([one.title for one in made], model)
+        tagger[:] = [name]
+        for one, own in zip(made, words, strict=True):
+            yield to_record(replace(one, nouns=own), goals.entry(one.asin, given.attributes, given.human))
+        done += len(made)
+        tell("products", done)
+
+
+def _pairs(shelf: Shelf) -> Iterator[tuple[Product, Entry]]:
+    return (shelf.at(row) for row in range(len(shelf)))
+
+
+def _index_names(folder: Path) -> None:
+    """Write the asins sorted, and the row of each."""
+    read = records.Records(folder / PRODUCTS)
+    names = np.array([from_record(read[row])[0].asin.encode("ascii") for row in range(len(read))], ASIN)
+    order = np.argsort(names, kind="stable")
+    np.save(folder / "asins.npy", names[order])
+    np.save(folder / "rows.npy", order.astype(np.int32))
+
+
+def _goals(shelf: Shelf, name: goals.Kind, places: list[goals.Place]) -> np.ndarray:
+    """Return goals as numbers, with their weights and whether the exact purchase meets them."""
+    table = np.zeros(len(places), GOAL)
+    counts = Counter(place.row for place in places)
+    worth = [1.0] * len(shelf)
+    if name == "synthetic":
+        worth = goals.weights([(said.wanted, counts[row]) for row, (_, said) in enumerate(_pairs(shelf))])
+    for at, (row, number, upper) in enumerate(places):
+        own, said = shelf.at(row)
+        goal = goals.make(own, said, name, number, upper)
+        base = _meets_all_but_options(own, goal)
+        chosen = exact_options(own, goal) if base else {}
+        legacy, fixed = (base and options_met(chosen, goal.options, rule) == len(goal.options) for rule in _RULES)
+        table[at] = (row, number, upper, worth[row] if name == "synthetic" else 1.0, legacy, fixed)
+    return table
+
+
+_RULES = ("legacy", "fixed")
+
+
+def _meets_all_but_options(own: Product, goal: Goal) -> bool:
+    right_kind = kind(own, goal, own.nouns)[0] == 1.0
+    return right_kind and own.price <= goal.price_upper and attributes_met(own, goal.attributes) == len(goal.attributes)
+
+
+def fingerprint(folder: Path) -> str:
+    """Return a hash of a catalogue's products, prices, nouns and goals."""
+    digest = hashlib.sha256(f"webshop {FORMAT}".encode())
+    for name in (f"{PRODUCTS}.bin", "goals_synthetic.npy", "goals_human.npy"):
+        with (folder / name).open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()[:32]
+
+
+def verify(folder: Path) -> Catalogue:
+    """Open a catalogue and its index and recompute its fingerprint.
+
+    Args:
+        folder: of the catalogue.
+
+    Raises:
+        DataError: it is absent or damaged.
+    """
+    found = Catalogue(folder)
+    if fingerprint(folder) != found.fingerprint:
+        raise DataError(f"the WebShop catalogue in {folder} is damaged (another fingerprint): build it again")
+    if found.search.documents != len(found.shelf):
+        raise DataError(f"the search index in {folder} does not cover the catalogue: build it again")
+    return found
