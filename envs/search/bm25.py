@@ -122,7 +122,8 @@ class Bm25:
         documents, scores = self._sums(lists)
         if len(scores) > k:
             least = np.partition(scores, len(scores) - k)[len(scores) - k]
-            documents, scores = documents[scores >= least], scores[scores >= least]
+            good = np.flatnonzero(scores >= least)
+            documents, scores = documents[good], scores[good]
         best = np.lexsort((self._maps["ranks"][documents], -scores))[:k]
         return tuple((self._id(int(documents[place])), float(scores[place])) for place in best)
 
@@ -134,14 +135,19 @@ class Bm25:
             total = self._scores
             for documents, impacts in lists:
                 total[documents] += impacts
-            named, sums = [], []
+            if 2 * sum(len(documents) for documents, _ in lists) > self.documents:
+                everything = total.astype(np.float32)
+                total.fill(0.0)
+                named = np.flatnonzero(everything)
+                return named, everything[named]
+            parts, sums = [], []
             for documents, _ in lists:
                 values = total[documents]
                 total[documents] = 0.0
                 new = values > 0.0  # taken by an earlier list: 0 by now
-                named.append(documents[new])
+                parts.append(documents[new])
                 sums.append(values[new])
-        return np.concatenate(named), np.concatenate(sums).astype(np.float32)
+        return np.concatenate(parts), np.concatenate(sums).astype(np.float32)
 
     def _term(self, term: str) -> int:
         """Return a term's number, -1 for an unknown one, by halving over the mapped words."""
