@@ -13,7 +13,7 @@ from typing import Any
 from sharpo.envs.native.compiled import FORMAT, Compiled
 from sharpo.envs.native.engine import NativeGame
 
-GAMES_KEPT = 256
+GAMES_KEPT = 128
 """Loaded games that one process keeps; the least recently begun one goes first."""
 
 
