@@ -1,131 +1,239 @@
-"""Cost of household games: load, missed and remembered steps, expert win rates, groups per second of one worker.
+"""Household games and ALFWorld's: what loading, resets and steps cost, natively and on TextWorld; memory; scaling.
 
-python benchmarks/env_speed.py [--games 300] [--alfworld FOLDER] [--stock]
+Run: ``python benchmarks/env_speed.py [--alfworld FOLDER] [--games 14] [--stock 4] [--experts SPLIT ...]``. Costs are
+CPU seconds of this process; without ``--alfworld`` the generated games of ``household`` are measured.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import random
 import statistics
 import time
 from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
 from typing import Any
 
 from sharpo.envs import textgames
 from sharpo.envs.alfworld import AlfWorld
 from sharpo.envs.household import Household
+from sharpo.envs.native import cache
 from sharpo.envs.textgames import TextGameEnv
-from sharpo.envs.tw_parts import require_textworld
 
-TINY = ["Apple", "Bowl", "Book", "CellPhone", "CreditCard", "Cup", "Egg", "Mug", "Pen", "Plate", "Potato", "Tomato"]
-MEMBERS = 8
+TURNS, MEMBERS, TASKS = 50, 8, 16
+LIVE = 1024
+Make = Callable[[str], TextGameEnv]
 
 
-def played(env: TextGameEnv, task: Any, informed: bool, rng: random.Random | None = None) -> tuple[bool, list[float]]:
-    """Play the expert (or at random): the verdict and the CPU seconds of the reset and of every step."""
-    clock = time.process_time()
-    _, info = env.reset(options={"task": task, "informed_oracle": informed})
-    spent = [time.process_time() - clock]
-    done = truncated = False
-    while not (done or truncated) and (rng or info["oracle"]):
-        action = rng.choice(info["admissible"]) if rng else info["oracle"]
-        clock = time.process_time()
+def household(engine: str) -> TextGameEnv:
+    """Return the generated games of a middle size."""
+    return Household(receptacles=12, objects=12, max_turns=TURNS, engine=engine)  # type: ignore[arg-type]
+
+
+def alfworld(data: str, engine: str) -> TextGameEnv:
+    """Return ALFWorld's own games."""
+    return AlfWorld(data=data, max_turns=TURNS, engine=engine)  # type: ignore[arg-type]
+
+
+def walk(env: TextGameEnv, task: Any, seed: int, oracle: bool | None = None) -> tuple[float, list[float]]:
+    """Play at random to the end: CPU seconds of the reset and of every step."""
+    rng = random.Random(seed)  # noqa: S311
+    clock = time.thread_time()
+    _, info = env.reset(options={"task": task, "informed_oracle": oracle})
+    begun, steps, over = time.thread_time() - clock, [], False
+    while not over:
+        action = rng.choice(info["admissible"])
+        clock = time.thread_time()
         _, _, done, truncated, info = env.step(action)
-        spent.append(time.process_time() - clock)
-    return done, spent
+        steps.append(time.thread_time() - clock)
+        over = done or truncated
+    return begun, steps
 
 
-def costs(name: str, env: TextGameEnv, tasks: list[Any]) -> None:
-    """Print the cost of loading, of a step that the engine plays and of one that is remembered."""
-    load, miss, hit = [], [], []
-    for task in tasks:
-        textgames._loaded.clear()
-        for member in range(MEMBERS):
-            rng = random.Random(member % 4)  # noqa: S311
-            _, spent = played(env, task, False, rng)
-            load += spent[:1] if member == 0 else []
-            (miss if member < 4 else hit).extend(spent[1:])
+def line(name: str, load: Sequence[float], reset: Sequence[float], step: Sequence[float]) -> None:
+    """Print one engine's costs and rates."""
+    load_s, reset_s, step_s = (statistics.mean(x) for x in (load, reset, step))
     print(
-        f"{name}: load {statistics.mean(load):.3f} s (max {max(load):.2f}), step played first "
-        f"{1e3 * statistics.mean(miss):.2f} ms, step remembered {1e3 * statistics.mean(hit):.3f} ms"
+        f"{name}: load {load_s:.3f} s (max {max(load):.2f}), reset {1e3 * reset_s:.3f} ms = {1 / reset_s:,.0f}/s, "
+        f"step {1e3 * step_s:.3f} ms = {1 / step_s:,.0f}/s",
+        flush=True,
     )
 
 
-def experts(env: TextGameEnv, tasks: list[Any]) -> None:
-    """Print how often the informed and the exploring expert win, by family, with mean turns."""
-    for informed in (True, False):
-        won, turns, count = Counter[str](), Counter[str](), Counter[str]()
+def engines(make: Make, tasks: list[Any], stock_games: int) -> None:
+    """Print what each engine needs for the same random play of the same games."""
+    for engine in ("native", "textworld"):
+        env = make(engine)
+        if engine == "native":
+            for task in tasks:
+                walk(env, task, 0)  # compiled before anything is timed
+        load, reset, step = [], [], []
         for task in tasks:
-            done, spent = played(env, task, informed)
-            won[task.family] += done
-            turns[task.family] += len(spent) - 1
-            count[task.family] += 1
-        by = ", ".join(f"{f} {won[f]}/{count[f]} in {turns[f] / count[f]:.1f}" for f in env.families if count[f])
-        kind = "informed" if informed else "exploring"
-        print(f"{kind} expert: {won.total()}/{count.total()}, {turns.total() / count.total():.1f} turns: {by}")
+            textgames._loaded.clear()
+            for member in range(3):
+                begun, steps = walk(env, task, member)
+                (load if member == 0 else reset).append(begun)
+                step += steps
+        line("native" if engine == "native" else "TextWorld, cached", load, reset, step)
+        if engine == "native":
+            asked = [x for task in tasks for x in walk(env, task, 0, oracle=False)[1]]
+            print(f"native with the exploring oracle: step {1e3 * statistics.mean(asked):.3f} ms")
+    if stock_games:
+        line("TextWorld, stock", *stock(make("native"), tasks[:: max(1, len(tasks) // stock_games)]))
 
 
-def groups(env: TextGameEnv, tasks: list[Any]) -> None:
-    """Print what one worker does in a second: games loaded and played by a whole group."""
-    textgames._loaded.clear()
-    clock, turns = time.process_time(), 0
-    for task in tasks:
-        for member in range(MEMBERS):
-            rng = random.Random(member)  # noqa: S311
-            turns += len(played(env, task, False, rng)[1]) - 1
-    spent = time.process_time() - clock
-    print(f"groups of {MEMBERS}: {len(tasks) / spent:.1f} games/s, {turns / spent:.0f} turns/s of CPU time")
-
-
-def stock(env: TextGameEnv, tasks: list[Any]) -> None:
-    """Print what stock TextWorld needs for the same games."""
+def stock(env: TextGameEnv, tasks: list[Any]) -> tuple[list[float], list[float], list[float]]:
+    """Return what stock TextWorld needs."""
     import textworld
     from textworld.envs import PddlEnv
 
-    begin, steps = [], []
+    load, reset, step = [], [], []
+    game = PddlEnv(textworld.EnvInfos(won=True, admissible_commands=True))
     for task in tasks:
-        clock = time.process_time()
-        game = PddlEnv(textworld.EnvInfos(won=True, admissible_commands=True))
+        marks = [time.thread_time()]
         game.load(env._game_data(task))
+        marks.append(time.thread_time())
         state = game.reset()
-        begin.append(time.process_time() - clock)
+        marks.append(time.thread_time())
+        load.append(marks[1] - marks[0])
+        reset.append(marks[2] - marks[1])
         rng = random.Random(0)  # noqa: S311
-        for _ in range(10):
-            clock = time.process_time()
+        for _ in range(15):
+            clock = time.thread_time()
             state, _, _ = game.step(rng.choice(state["admissible_commands"]))
-            steps.append(time.process_time() - clock)
-    print(f"stock TextWorld: load and reset {statistics.mean(begin):.2f} s, step {1e3 * statistics.mean(steps):.0f} ms")
+            step.append(time.thread_time() - clock)
+    return load, reset, step
+
+
+def rollout(make: Make, tasks: list[Any]) -> None:
+    """Print what one worker needs for the environments of one iteration: 16 x 8 episodes of 50 turns."""
+    textgames._loaded.clear()
+    env, clock = make("native"), time.thread_time()
+    steps = sum(
+        len(walk(env, tasks[number % len(tasks)], member)[1]) for number in range(TASKS) for member in range(MEMBERS)
+    )
+    print(f"{TASKS * MEMBERS} episodes, {steps} steps, loading included: {time.thread_time() - clock:.2f} CPU seconds")
+
+
+def resident() -> float:
+    """Return this process's memory in MB."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 1e6
+
+
+def memory(make: Make, tasks: list[Any]) -> str:
+    """Return what many live episodes need, their games apart; in a process of its own."""
+    gc.collect()
+    before = resident()
+    games, env = [], make("native")
+    for task in tasks:
+        env.reset(options={"task": task, "informed_oracle": None})
+        games.append(env._floor)
+    gc.collect()
+    loaded = resident()
+    live = [make("native") for _ in range(LIVE)]
+    rng = random.Random(0)  # noqa: S311
+    for number, one in enumerate(live):
+        one.reset(options={"task": tasks[number % len(tasks)], "informed_oracle": None})
+        for _ in range(10):
+            one.step(rng.choice(one._observed.admissible))
+    gc.collect()
+    return (
+        f"memory: {(loaded - before) / len(tasks):.2f} MB a game ({len(tasks)} games), {LIVE} live episodes after 10 "
+        f"turns {resident() - loaded:.0f} MB = {1e3 * (resident() - loaded) / LIVE:.0f} kB each"
+    )
+
+
+def moments(make: Make, task: Any) -> None:
+    """Print what keeping a moment and going back to it cost."""
+    env, times = make("native"), 10_000
+    env.reset(options={"task": task, "informed_oracle": None})
+    clock, kept = time.thread_time(), env.snapshot()
+    for _ in range(times):
+        kept = env.snapshot()
+    there = time.thread_time()
+    for _ in range(times):
+        env.restore(kept)
+    print(
+        f"snapshot {1e6 * (there - clock) / times:.1f} microseconds, "
+        f"restore {1e6 * (time.thread_time() - there) / times:.1f} microseconds"
+    )
+
+
+def share(make: Make, tasks: list[Any], seed: int) -> int:
+    """Play every game once at random; return the steps."""
+    env = make("native")
+    return sum(len(walk(env, task, seed)[1]) for task in tasks)
+
+
+def scaling(make: Make, tasks: list[Any]) -> None:
+    """Print steps per second of the wall clock with threads and with processes."""
+    for kind in ("threads", "processes"):
+        rates = []
+        for workers in (1, 2, 4):
+            pool = (
+                ThreadPoolExecutor(workers)
+                if kind == "threads"
+                else ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
+            )
+            with pool:
+                list(pool.map(partial(share, make, tasks), range(2 * workers)))  # every worker has its games
+                clock = time.perf_counter()
+                steps = sum(pool.map(partial(share, make, tasks), range(8)))
+                rates.append(f"{workers}: {steps / (time.perf_counter() - clock):,.0f}")
+        print(f"steps per second with {kind} {', '.join(rates)}")
+
+
+def experts(env: TextGameEnv, split: str, tasks: list[Any]) -> None:
+    """Print how often the informed and the exploring expert win within the turn limit, with mean turns by family."""
+    for informed in (True, False):
+        won, turns, count, most = Counter[str](), Counter[str](), Counter[str](), 0
+        for task in tasks:
+            _, info = env.reset(options={"task": task, "informed_oracle": informed})
+            done = truncated = False
+            while not (done or truncated):
+                _, _, done, truncated, info = env.step(info["oracle"])
+            won[task.family] += done
+            turns[task.family] += env._turns
+            count[task.family] += 1
+            most = max(most, env._turns)
+        by = ", ".join(f"{f} {won[f]}/{count[f]} in {turns[f] / count[f]:.1f}" for f in env.families if count[f])
+        kind = "informed" if informed else "exploring"
+        mean = turns.total() / count.total()
+        print(f"{split}, {kind} expert: {won.total()}/{count.total()}, {mean:.1f} turns, at most {most}: {by}")
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--games", type=int, default=300, help="games for the experts' win rates")
-    parser.add_argument("--alfworld", default=None, help="folder of real games to measure too")
-    parser.add_argument("--stock", action="store_true", help="measure stock TextWorld beside it")
-    options = parser.parse_args()
-    clock = time.perf_counter()
-    require_textworld()
-    print(f"import of TextWorld: {time.perf_counter() - clock:.1f} s")
-    tiny = Household(receptacles=5, objects=3, object_types=TINY, max_turns=16)
-    clock = time.process_time()
-    tasks = [tiny.task("val", index) for index in range(options.games)]
-    print(f"task: {1e3 * (time.process_time() - clock) / len(tasks):.2f} ms")
-    costs("tiny", tiny, tasks[:30])
-    experts(tiny, tasks)
-    groups(tiny, tasks[:48])
-    if options.stock:
-        stock(tiny, tasks[:6])
-    room = Household(receptacles=12, objects=12)
-    costs("12 receptacles, 12 objects", room, [room.task("val", index) for index in range(12)])
-    if options.alfworld:
-        real = AlfWorld(data=options.alfworld)
-        chosen = [real.task("val", index) for index in range(0, real.num_tasks("val"), 14)]
-        costs("alfworld valid_seen", real, chosen)
-        experts(real, chosen)
-        if options.stock:
-            stock(real, chosen[:4])
+    parser.add_argument("--alfworld", help="folder of real games; else generated ones")
+    parser.add_argument("--games", type=int, default=14, help="games of the validation split, evenly spread")
+    parser.add_argument("--stock", type=int, default=0, help="games that stock TextWorld plays too")
+    parser.add_argument("--experts", nargs="*", default=[], metavar="SPLIT", help="win rates over these splits alone")
+    parser.add_argument("--compiled", action="store_true", help="win rates over games that are compiled already")
+    given = parser.parse_args()
+    make: Make = partial(alfworld, given.alfworld) if given.alfworld else household
+    env = make("native")
+    for split in given.experts:
+        chosen = range(env.num_tasks(split) or 300)
+        if given.compiled and isinstance(env, AlfWorld):
+            names = env._games(env._folder(split))
+            chosen = [i for i in chosen if cache.is_compiled(env._bytes(f"{split}/{names[i]}"))]
+        experts(env, split, [env.task(split, index) for index in chosen])
+    if given.experts:
+        return
+    known = env.num_tasks("val") or given.games
+    tasks = [env.task("val", index * known // given.games) for index in range(given.games)]
+    engines(make, tasks, given.stock)
+    rollout(make, tasks)
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as alone:
+        print(alone.submit(memory, make, tasks).result())
+    moments(make, tasks[0])
+    scaling(make, tasks)
 
 
 if __name__ == "__main__":
