@@ -1,4 +1,4 @@
-"""Finds, gets, checks and prepares the data of environments: ``python -m sharpo.data alfworld ...``."""
+"""Finds, gets, checks and prepares the data of environments: ``python -m sharpo.data alfworld|webshop ...``."""
 
 from __future__ import annotations
 
@@ -63,6 +63,20 @@ def _download(target: str | None) -> None:
         )
 
 
+def webshop(arguments: argparse.Namespace, console: Console) -> None:
+    """Build WebShop's catalogue from the original's files or from made-up products, or check it."""
+    command: Any = import_module("sharpo.envs.webshop.command")
+    if arguments.action == "verify":
+        command.check(console, arguments.target)
+    elif arguments.action == "demo":
+        command.invent(console, arguments.target, arguments.products or 3000, arguments.seed)
+    elif arguments.source is None:
+        raise DataError("webshop build needs --source, the folder of items_shuffle.json and items_ins_v2.json")
+    else:
+        nouns = arguments.nouns or command.TAGGER
+        command.make(console, arguments.source, arguments.target, arguments.products, nouns, arguments.seed)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; a user's mistake is one message on stderr and exit code 2."""
     parser = argparse.ArgumentParser(prog="python -m sharpo.data", description=__doc__)
@@ -73,6 +87,14 @@ def main(arguments: list[str] | None = None) -> int:
     games.add_argument("--split", action="append", choices=("train", "valid_seen", "valid_unseen"))
     games.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     games.set_defaults(run=alfworld)
+    shop = kinds.add_parser("webshop", help="WebShop's catalogue: build, or invent one, and check")
+    shop.add_argument("action", choices=("build", "demo", "verify"))
+    shop.add_argument("--source", help="build: folder of the original's files, the full or the 1,000-product ones")
+    shop.add_argument("--target", help="folder of the catalogue; else WEBSHOP_DATA, else ~/.cache/sharpo/webshop")
+    shop.add_argument("--products", type=int, help="build: only the first; demo: how many (3000)")
+    shop.add_argument("--nouns", help="build: a spaCy model for the titles' nouns, or `words` to do without")
+    shop.add_argument("--seed", type=int, default=0, help="of range prices and price bounds; demo: of everything")
+    shop.set_defaults(run=webshop)
     given = parser.parse_args(arguments)
     try:
         given.run(given, Console())

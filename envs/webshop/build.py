@@ -1,4 +1,4 @@
-"""Builds a catalogue from the original's files: products, seeded prices, nouns, goals, search index, one fingerprint."""
+"""Builds a catalogue from the original's files: products with prices and nouns, goals, search index, a fingerprint."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sharpo.envs.search.bm25 import Bm25
 from sharpo.envs.webshop import goals, nouns, records
 from sharpo.envs.webshop.catalogue import (
     ASIN,
@@ -26,6 +25,7 @@ from sharpo.envs.webshop.catalogue import (
     Catalogue,
     Shelf,
     from_record,
+    opened,
     to_record,
 )  # fmt: skip
 from sharpo.envs.webshop.goals import Entry, Goal
@@ -42,11 +42,19 @@ _HUMAN = "items_human_ins"
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The files a catalogue is made from: products (streamed), attributes, human instructions."""
+    """The files a catalogue is made from.
+
+    Args:
+        rows: ``items_shuffle.json``; it may be a stream.
+        attributes: ``items_ins_v2.json``.
+        human: ``items_human_ins.json``.
+        nouns: title nouns by asin, where they are known without a tagger.
+    """
 
     rows: Iterable[Mapping[str, Any]]
     attributes: Mapping[str, Any]
     human: Mapping[str, Any]
+    nouns: Mapping[str, tuple[str, ...]] | None = None
 
 
 def source(folder: Path, limit: int | None = None) -> Source:
@@ -88,13 +96,26 @@ def build(given: Source, target: Path, model: str, price_seed: int = 0, progress
     Raises:
         DataError: a file is damaged, or the target holds something else.
     """
-    tell = progress or (lambda stage, done: None)
+    tell = progress or _quiet
     if target.exists() and any(target.iterdir()) and not (target / META).exists():
         raise DataError(f"{target} holds other files than a WebShop catalogue: choose another --target")
     work = target.with_name(f"{target.name}.part")
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
-    draws = random.Random(price_seed)  # noqa: S311
+    try:
+        _fill(work, given, random.Random(price_seed), model, price_seed, tell)  # noqa: S311
+        shutil.rmtree(target, ignore_errors=True)
+        work.rename(target)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    opened.cache_clear()
+    return Catalogue(target)
+
+
+def _fill(work: Path, given: Source, draws: random.Random, model: str, price_seed: int, tell: Progress) -> None:
+    """Write everything of a catalogue into a folder; its description last."""
+    from sharpo.envs.search.bm25 import Bm25
+
     tagger: list[str] = []
     try:
         count = records.save(work / PRODUCTS, _shelve(given, draws, model, tagger, tell))
@@ -119,9 +140,10 @@ def build(given: Source, target: Path, model: str, price_seed: int = 0, progress
         "index": index.fingerprint, "fingerprint": fingerprint(work),
     }  # fmt: skip
     (work / META).write_text(json.dumps(meta, indent=1), encoding="utf-8")
-    shutil.rmtree(target, ignore_errors=True)
-    work.rename(target)
-    return Catalogue(target)
+
+
+def _quiet(stage: str, done: int) -> None:
+    del stage, done
 
 
 def _shelve(
@@ -134,7 +156,10 @@ def _shelve(
         for row in batch:
             one, found = product(row, given.attributes)
             made.append(one if len(found) == 1 else replace(one, price=draws.uniform(*found)))
-        words, name = nouns.tag([one.title for one in made], model)
+        if given.nouns is None:
+            words, name = nouns.tag([one.title for one in made], model)
+        else:
+            words, name = [given.nouns[one.asin] for one in made], "stated"
         tagger[:] = [name]
         for one, own in zip(made, words, strict=True):
             yield to_record(replace(one, nouns=own), goals.entry(one.asin, given.attributes, given.human))
@@ -201,6 +226,6 @@ def verify(folder: Path) -> Catalogue:
     found = Catalogue(folder)
     if fingerprint(folder) != found.fingerprint:
         raise DataError(f"the WebShop catalogue in {folder} is damaged (another fingerprint): build it again")
-    if found.search.documents != len(found.shelf):
-        raise DataError(f"the search index in {folder} does not cover the catalogue: build it again")
+    if not found.search.top(next(iter(found.shelf.values())).title, 1):
+        raise DataError(f"the search index in {folder} finds nothing of the catalogue: build it again")
     return found

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sharpo.envs.search.bm25 import Bm25
 from sharpo.envs.webshop import goals
 from sharpo.envs.webshop.goals import Entry, Goal, Kind
 from sharpo.envs.webshop.products import Product
 from sharpo.envs.webshop.records import Records
 from sharpo.envs.webshop.reward import OptionRule
+from sharpo.envs.webshop.store import Search
 
 from sharpo.errors import DataError
 
@@ -69,9 +69,10 @@ class Shelf(Mapping[str, Product]):
         self._rows = np.load(folder / "rows.npy", mmap_mode="r")
         self.at = functools.lru_cache(_KEPT)(lambda row: from_record(self._records[row]))
         """Return the product of a row, and what is said about it."""
-
-    def row(self, asin: str) -> int:
+        self.row = functools.lru_cache(_KEPT)(self._row)
         """Return a product's row, -1 for an unknown one."""
+
+    def _row(self, asin: str) -> int:
         try:
             name = np.array(asin.encode("ascii"), self._names.dtype)
         except UnicodeEncodeError:
@@ -121,8 +122,10 @@ class Catalogue:
         self._tables = {kind: np.load(folder / f"goals_{kind}.npy", mmap_mode="r") for kind in ("synthetic", "human")}
 
     @functools.cached_property
-    def search(self) -> Bm25:
+    def search(self) -> Search:
         """The index over the products' documents."""
+        from sharpo.envs.search.bm25 import Bm25
+
         return Bm25.load(self.folder / INDEX, fingerprint=self.meta["index"])
 
     def table(self, kind: Kind) -> np.ndarray:

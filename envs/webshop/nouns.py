@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
@@ -13,6 +14,18 @@ WORDS = "words"
 """Name of the heuristic: every word is a noun."""
 _WORD = re.compile(r"\w+")
 _KEPT = ("NOUN", "PROPN")
+
+
+@lru_cache(maxsize=2)
+def _load(model: str) -> Any:
+    try:
+        spacy: Any = import_module("spacy")
+        return spacy.load(model, disable=["parser", "ner", "lemmatizer"])
+    except (ImportError, OSError) as error:
+        raise ConfigError(
+            f"nouns={model}: {str(error).splitlines()[0]}; install a tagger (pip install 'sharpo[webshop]'), or take "
+            "every word for a noun with --nouns words (then about one purchase in eight scores otherwise)"
+        ) from error
 
 
 def tag(titles: Sequence[str], model: str) -> tuple[list[tuple[str, ...]], str]:
@@ -27,14 +40,7 @@ def tag(titles: Sequence[str], model: str) -> tuple[list[tuple[str, ...]], str]:
     """
     if model == WORDS:
         return [tuple(_WORD.findall(title.lower())) for title in titles], WORDS
-    try:
-        spacy: Any = import_module("spacy")
-        reader = spacy.load(model, disable=["parser", "ner", "lemmatizer"])
-    except (ImportError, OSError) as error:
-        raise ConfigError(
-            f"nouns={model}: {str(error).splitlines()[0]}; install a tagger (pip install 'sharpo[webshop]'), or take "
-            "every word for a noun with --nouns words (then about one purchase in eight scores otherwise)"
-        ) from error
+    reader = _load(model)
     return list(_nouns(reader, titles)), f"{reader.meta['lang']}_{reader.meta['name']} {reader.meta['version']}"
 
 

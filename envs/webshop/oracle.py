@@ -29,8 +29,7 @@ def exact_options(product: Product, goal: Goal) -> dict[str, str]:
         free = [(name, value) for name, values in product.options for value in values if name not in chosen]
         exact = [pair for pair in free if pair[1] == want]
         close = [pair for pair in free if same(by_substring(pair[1]), by_substring(want))]
-        for name, value in (exact or close)[:1]:
-            chosen[name] = value
+        chosen.update((exact or close)[:1])
     return chosen
 
 

@@ -62,26 +62,29 @@ def stream(path: Path) -> Iterator[Any]:
     """
     decoder = json.JSONDecoder()
     with path.open(encoding="utf-8") as file:
-        text, at, ended = file.read(_READ), 0, False
-        if not text.lstrip().startswith("["):
+        text = file.read(_READ)
+        at = len(text) - len(text.lstrip()) + 1
+        if text[at - 1 : at] != "[":
             raise ValueError("it holds no list")
-        at = text.index("[") + 1
         while True:
-            while at < len(text) and text[at] in " \t\r\n,":
-                at += 1
-            if at < len(text) and text[at] == "]":
+            at = _skip(text, at)
+            if text[at : at + 1] == "]":
                 return
             try:
                 value, stop = decoder.raw_decode(text, at)
             except ValueError:
-                stop = -1
-            if stop < 0 or (stop == len(text) and not ended):  # perhaps cut off: read on
-                more = file.read(max(_READ, len(text) - at))
-                if not more:
-                    if stop < 0:
-                        raise ValueError("it ends, or is damaged, inside its list")
-                    ended = True
-                text, at = text[at:] + more, 0
+                value, stop = None, len(text)
+            if stop < len(text):  # a value that ends with the text may be cut off
+                yield value
+                at = stop
                 continue
-            yield value
-            at = stop
+            more = file.read(max(_READ, len(text) - at))
+            if not more:
+                raise ValueError("it ends, or is damaged, inside its list")
+            text, at = text[at:] + more, 0
+
+
+def _skip(text: str, at: int) -> int:
+    while at < len(text) and text[at] in " \t\r\n,":
+        at += 1
+    return at

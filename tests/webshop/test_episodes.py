@@ -1,4 +1,4 @@
-"""Whole episodes on the thousand products, through a built catalogue and its own search: no difference to the recordings."""
+"""Whole episodes on the thousand products, through a built catalogue and its own search: as recorded."""
 
 import pytest
 from sharpo.envs.webshop import goals
