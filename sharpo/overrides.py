@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import inspect
 import itertools
@@ -76,6 +77,8 @@ def quoted(setting: str) -> str:
 def repaired(composed: Mapping[str, Any], values: Iterable[str]) -> list[str]:
     """Return the settings as Hydra reads them: ``name(N)`` in quotes, ``++`` before what a yaml leaves at its default.
 
+    A setting inside a part that no yaml names (``algorithm.bound.tau``) brings that part's ``_target_``, at the end.
+
     Args:
         composed: the configuration of the chosen groups, as plain values.
         values: ``a.b=v`` settings.
@@ -83,7 +86,7 @@ def repaired(composed: Mapping[str, Any], values: Iterable[str]) -> list[str]:
     Raises:
         ConfigError: for a knob that nothing takes, with close matches.
     """
-    out = []
+    out, parts_added = [], {}
     for setting in map(quoted, values):
         key = setting.partition("=")[0].lstrip("+").strip()
         forced = setting.startswith("+")
@@ -100,13 +103,33 @@ def repaired(composed: Mapping[str, Any], values: Iterable[str]) -> list[str]:
             if depth == len(parts) - 1 and target is not None and takes(target, part):
                 setting = f"++{setting.lstrip('+')}"
                 break
+            inner = default_part(target, part) if depth < len(parts) - 1 else None
+            if inner is not None:  # a part at its default: its knobs are those of its class
+                parts_added[".".join(parts[: depth + 1])] = inner
+                node = {"_target_": inner}
+                continue
             if forced and depth and target is None:  # a new part of a group that names its parts
                 break
             known = sorted({*(node if isinstance(node, Mapping) else ()), *parameters(target)} - {"_target_"})
             where = ".".join(parts[:depth]) or "the configuration"
             raise ConfigError(f"{key}: {where} has no {part!r}{_close(part, known)}")
         out.append(setting)
-    return out
+    return [*out, *(f"++{where}._target_={inner}" for where, inner in parts_added.items())]
+
+
+def default_part(target: str | None, name: str) -> str | None:
+    """Return the class of a dataclass's field that is a dataclass made by default, as a dotted path; None otherwise.
+
+    Example:
+        >>> default_part("sharpo.algorithms.sharpo.Sharpo", "bound")
+        'sharpo.algorithms.sharpo.Bound'
+    """
+    owner = resolve(target) if target is not None else None
+    for field in dataclasses.fields(owner) if dataclasses.is_dataclass(owner) else ():
+        if field.name == name and dataclasses.is_dataclass(field.default_factory):
+            made: Any = field.default_factory
+            return f"{made.__module__}.{made.__qualname__}"
+    return None
 
 
 def for_hydra(arguments: Sequence[str], composed: Callable[[list[str]], Mapping[str, Any]]) -> list[str]:
@@ -128,15 +151,17 @@ def for_hydra(arguments: Sequence[str], composed: Callable[[list[str]], Mapping[
         for key, equals, value in [a.partition("=")]
     ]
     mended = values
+    more: list[str] = []
     for chosen in itertools.product(*options):
         split(chosen, groups)
         forms = repaired(composed(list(chosen)), values)
+        more += [extra for extra in forms[len(values) :] if extra not in more]
         mended = [
             form if form.startswith("++") or old == value else old
-            for form, old, value in zip(forms, mended, values, strict=True)
+            for form, old, value in zip(forms, mended, values, strict=False)
         ]
     by_value = dict(zip(values, mended, strict=True))
-    return [by_value.get(argument, argument) for argument in arguments]
+    return [*(by_value.get(argument, argument) for argument in arguments), *more]
 
 
 def parameters(target: str | None) -> list[str]:

@@ -102,7 +102,7 @@ def table(episodes, base, scored=True):
     zeros, some = torch.zeros(n), torch.full((n,), scored)
     return Segments(
         group=torch.zeros(n, dtype=torch.int64),
-        episode=torch.tensor(episodes),
+        episode=torch.tensor(episodes, dtype=torch.int64),
         turn=torch.arange(n),
         length=torch.arange(1, n + 1),
         success=torch.tensor(base) > 0,

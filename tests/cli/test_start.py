@@ -89,3 +89,11 @@ def test_a_sweep_takes_a_knob_that_no_yaml_holds():
         forms("-m", "algorithm.lamm=0.05,0.2")
     with pytest.raises(ConfigError, match=r"algorithm.lam: algorithm has no 'lam'"):
         forms("-m", "algorithm=sharpo,grpo", "algorithm.lam=0.05")
+
+
+def test_a_knob_of_a_part_that_no_yaml_names_can_be_set():
+    parts = cli.Parts(cli.read("train", ["algorithm.bound.tau=2", "algorithm.baseline.scope=trajectories"]))
+    assert parts.algorithm.bound.tau == 2
+    assert parts.algorithm.baseline.scope == "trajectories"
+    with pytest.raises(ConfigError, match=r"algorithm.bound has no 'tauu'; did you mean 'tau'"):
+        cli.read("train", ["algorithm.bound.tauu=2"])
