@@ -97,7 +97,8 @@ def test_the_same_hint_everywhere_is_no_control(scored):
 def test_sharded_processes_make_the_same_number_of_passes(small, tmp_path):
     command = [
         sys.executable, str(ROOT / "tests/lightning/processes.py"), str(tmp_path), *small, "algorithm=sharpo",
-        "validate_first=false", "strategy=fsdp2", "trainer.devices=2", "data.sizes.micro_rows=2", "seed=3",
+        "validate_first=false", "strategy=fsdp2", "trainer.devices=2", "data.sizes.micro_rows=2",
+        "data.sizes.groups=12",
         "+callbacks.credit._target_=sharpo.callbacks.credit_report.CreditReport", f"paths.root={tmp_path}",
     ]  # fmt: skip
     environment = {

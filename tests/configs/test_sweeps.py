@@ -99,8 +99,9 @@ def test_one_member_runs_two_iterations_offline_and_again_continues_the_same_wan
     args = {"algorithm": {"value": "sharpo_l005"}, "seed": {"value": 1}}
     given = tmp_path / "given.yaml"  # the agent leaves the member's parameters here for wandb.init
     given.write_text("wandb_version: 1\nalgorithm:\n  value: sharpo_l005\nseed:\n  value: 1\n")
+    alone = {name: value for name, value in os.environ.items() if name != "WANDB_SERVICE"}  # not another test's service
     environment = {
-        **os.environ, "OMP_NUM_THREADS": "1", "WANDB_MODE": "offline", "WANDB_SILENT": "true", "WANDB_RUN_ID": "m3mber",
+        **alone, "OMP_NUM_THREADS": "1", "WANDB_MODE": "offline", "WANDB_SILENT": "true", "WANDB_RUN_ID": "m3mber",
         "WANDB_SWEEP_ID": "sw33p", "WANDB_SWEEP_PARAM_PATH": str(given),
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
     }  # fmt: skip
