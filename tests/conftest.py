@@ -67,3 +67,11 @@ def toy_renderer(toy_tokenizer):
     from sharpo.rollout.render import Renderer
 
     return Renderer(toy_tokenizer, style="append", template="household_plain", action_format="plain")
+
+
+@pytest.fixture(scope="session")
+def made_up_shop(tmp_path_factory) -> Path:
+    """Folder of a WebShop catalogue of 240 made-up products."""
+    from sharpo.envs.webshop import build, demo
+
+    return build.build(demo.source(240), tmp_path_factory.mktemp("shop") / "catalogue", "words").folder

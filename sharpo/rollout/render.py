@@ -45,6 +45,7 @@ class Renderer:
         place: where the teacher's hint is spliced into a prompt (``append``: into the first): ``before_instructions``
             at the template's ``{hint}`` line, ``user_top`` before the user's first word, ``assistant_prefix`` after
             the generation prompt, ``before_chat_template`` before everything.
+        most_chars: ``windowed``: a longer message is written again without history; None for no such limit.
 
     Raises:
         ConfigError: when the chat template is missing, rewrites messages, or is not append-only.
@@ -59,6 +60,7 @@ class Renderer:
         history: int = 2,
         action_format: ActionFormat = "tags",
         place: Place = "before_instructions",
+        most_chars: int | None = None,
     ) -> None:
         if style not in ("append", "windowed"):
             raise ConfigError(f"prompt.style must be 'append' or 'windowed', got {style!r}")
@@ -68,7 +70,10 @@ class Renderer:
             raise ConfigError(f"prompt.action_format must be 'plain', 'tags' or 'benchmark', got {action_format!r}")
         if place not in get_args(Place):
             raise ConfigError(f"place must be one of {', '.join(get_args(Place))}; got {place!r}")
+        if most_chars is not None and (most_chars < 1 or style != "windowed"):
+            raise ConfigError(f"prompt.most_chars={most_chars}: must be at least 1, and needs prompt.style=windowed")
         self.style, self.history, self.action_format, self.place = style, history, action_format, place
+        self.most_chars = most_chars
         self.first = Template.load(f"{template}_first")
         self.later = Template.load(template)
         if not self.first.hinted or (style == "windowed" and not self.later.hinted):
@@ -96,6 +101,8 @@ class Renderer:
         """Return the prompt of the turn that follows ``turns``, given what the environment shows now."""
         template = self.later if turns else self.first
         before, after = template.fill(task, turns, observed, self.history)
+        if self.most_chars is not None and turns and len(before) + len(after) > self.most_chars:
+            before, after = self.first.fill(task, (), observed, 0)
         if not turns or self.style == "windowed":
             return self._fresh(before, after)
         last = turns[-1]
@@ -150,8 +157,9 @@ class Renderer:
         return {} if parsed is None else token_spans(self._body(action_ids), parsed.chars, self.decode)
 
     def action_ids(self, action: str) -> list[int]:
-        """Return an action as an expert writes it in the agent's format, the end of turn included."""
-        text = action if self.action_format == "plain" else f"<think></think><action>{action}</action>"
+        """Return an action as an expert writes it, with its end of turn; one with tags of its own gets no others."""
+        tagged = f"<think></think>{action if action.startswith('<') else f'<action>{action}</action>'}"
+        text = action if self.action_format == "plain" else tagged
         return [*self.tokenize(text), self.turn_end[0]]
 
     def _body(self, action_ids: Sequence[int]) -> Sequence[int]:

@@ -46,7 +46,7 @@ def test_a_setting_that_does_not_exist(arguments, message):
     ("arguments", "message"),
     [
         (["data.sizes.group_size=1"], "data.sizes.group_size=1"),
-        (["experiment=sharpo_webshop"], "sharpo.envs.webshop is not part of this version yet"),
+        (["experiment=sharpo_webshop", "env.catalogue=nowhere"], "no WebShop catalogue in nowhere"),
         (["strategy=fsdp", "trainer.accelerator=cpu"], "strategy=fsdp needs a GPU; on a CPU use strategy=fsdp2"),
         (["++panel.mine.tasks=4"], "panel.mine={'tasks': 4}: the chosen group has no such part"),
         (["trainer.devices=2"], "trainer.devices=2 needs strategy=ddp or strategy=fsdp2"),

@@ -46,9 +46,7 @@ def test_a_value_of_a_wrong_type(setting, message):
     assert message in refused(setting)
 
 
-@pytest.mark.parametrize(
-    "name", [option for option in cli.overrides.choices()["experiment"] if "webshop" not in option]
-)
+@pytest.mark.parametrize("name", cli.overrides.choices()["experiment"])
 def test_every_experiment_has_values_of_the_right_types(name):
     plain = cli.OmegaConf.to_container(cli.read("train", [f"experiment={name}"]), resolve=True)
     typed.check(plain)

@@ -24,6 +24,8 @@ def make(request, monkeypatch):
     """Make the environment a config describes, as the prompt group would complete it."""
     if request.param.startswith("alfworld") and "ALFWORLD_DATA" not in os.environ:
         monkeypatch.setenv("ALFWORLD_DATA", str(request.getfixturevalue("alfworld_games")))
+    if request.param.startswith("webshop"):
+        monkeypatch.setenv("WEBSHOP_DATA", str(request.getfixturevalue("made_up_shop")))
     with initialize_config_module("sharpo.configs", version_base="1.3"):
         config = compose(overrides=[f"+env={request.param}", "+prompt.action_format=tags"]).env
 

@@ -57,6 +57,23 @@ def test_a_turn_cut_by_its_budget_gets_its_end_of_turn_as_context(toy_renderer):
     assert toy_renderer.prompt(TASK, [whole], START).ids == following.ids
 
 
+def test_a_windowed_message_that_is_too_long_is_written_without_history(toy_tokenizer, monkeypatch):
+    written = []
+    monkeypatch.setattr(Renderer, "_fresh", lambda self, before, after: written.append(before + after))
+    turns = [Turn((1,), (2,), (), "", "look", {}, f"saw {n}", "x", 0.0, 0.0, "stop", 0) for n in range(3)]
+    for most in (None, 3000, 300):
+        renderer = Renderer(toy_tokenizer, style="windowed", template="webshop_windowed", most_chars=most)
+        renderer.prompt(TASK, turns, START)
+    free, roomy, short = written
+    assert free == roomy
+    assert [("saw 0" in text, "saw 1" in text, "saw 2" in text) for text in (free, short)] == [
+        (False, True, True), (False, False, False),
+    ]  # fmt: skip
+    assert short == "".join(Template.load("webshop_windowed_first").fill(TASK, (), START, 0))
+    with pytest.raises(ConfigError, match=r"prompt\.most_chars=5"):
+        Renderer(toy_tokenizer, style="append", template="household_plain", most_chars=5)
+
+
 def test_a_chat_template_that_is_not_append_only_is_refused(tmp_path):
     strips = CHAT_TEMPLATE.replace("m['content'] +", "m['content'].split('</think>')[-1] +")
     folder = str(save_toy_tokenizer(tmp_path, strips))

@@ -1,0 +1,194 @@
+"""WebShop as an environment: tasks, splits, oracles, purchases, moments to return to, prompts."""
+
+import pickle
+import time
+
+import numpy as np
+import pytest
+from sharpo.envs.webshop import WebShop
+from sharpo.envs.webshop.env import ASK
+
+from sharpo.episode import Task
+from sharpo.errors import ConfigError, DataError
+
+
+@pytest.fixture
+def shop(made_up_shop):
+    def make(**knobs):
+        return WebShop(str(made_up_shop), **knobs)
+
+    return make
+
+
+def play(env, task, informed):
+    _, info = env.reset(options={"task": task, "informed_oracle": informed})
+    earned, ended = 0.0, False
+    while not ended:
+        _, reward, done, truncated, info = env.step(info["oracle"] or "click[nothing]")
+        earned, ended = earned + reward, done or truncated
+    return env.outcome(), earned
+
+
+def test_the_exact_purchase_succeeds_where_the_catalogue_says_so(thousand_built):
+    env = WebShop(str(thousand_built.folder))
+    met = thousand_built.attainable("synthetic", "legacy")
+    missed = [env._task(f"webshop/goal/{place}", int(place)) for place in np.flatnonzero(~met)[:40]]
+    hit = [env._task(f"webshop/goal/{place}", int(place)) for place in np.flatnonzero(met)[::100]]
+    assert all(play(env, task, True)[0].success for task in hit)
+    for task in missed:
+        outcome, earned = play(env, task, True)
+        assert outcome.terminated
+        assert not outcome.success
+        assert (outcome.score < 1, earned) == (True, 0.0)
+    mended = WebShop(str(thousand_built.folder), fixes=["options"])
+    assert all(play(mended, task, True)[0].success for task in missed)
+
+
+def test_the_first_hit_rarely_succeeds_but_scores(thousand_built):
+    env = WebShop(str(thousand_built.folder))
+    outcomes = [play(env, env.task("train", index), False)[0] for index in range(0, 6000, 20)]
+    assert np.mean([outcome.success for outcome in outcomes]) < 0.05
+    assert 0.5 < np.mean([outcome.score for outcome in outcomes]) < 0.65
+
+
+def test_only_a_full_purchase_earns_unless_graded(shop):
+    env = shop()
+    task = next(task for index in range(50) if "with" in (task := env.task("val", index)).instruction)
+    outcome, earned = play(env, task, True)
+    assert (outcome.success, outcome.score, earned) == (True, 1.0, 10.0)
+    for graded in (False, True):
+        env = shop(graded=graded, reward=2.0)
+        env.reset(options={"task": task})
+        asin = env.catalogue.goal("synthetic", task.payload["place"]).asin
+        title = env.catalogue.shelf[asin].title.lower()
+        env.step(f"search[{title}]")
+        env.step(f"click[{asin.lower()}]")
+        _, reward, done, _, info = env.step("click[buy now]")  # no option was chosen
+        assert done
+        assert 0 < info["score"] < 1
+        assert reward == (2.0 * info["score"] if graded else 0.0)
+        assert (info["won"], env.outcome().success, env.outcome().score) == (False, False, info["score"])
+        assert env.step("search[more]")[1:3] == (0.0, True)  # the purchase stands
+
+
+def test_numbers_of_the_benchmark_name_the_same_goals(thousand_built, read):
+    env = WebShop(str(thousand_built.folder), observation="text")
+    recorded = read("golden_text_synth.json.xz")
+    for number, first in enumerate(recorded["first_goals"]):
+        text, _ = env.reset(options={"goal_idx": number})
+        assert env.current_task.instruction == first["instruction_text"]
+        assert text == f"WebShop [SEP] Instruction: [SEP] {first['instruction_text'].strip()} [SEP] Search"
+        assert env.task("val", number).instruction == first["instruction_text"]
+    with pytest.raises(ConfigError, match="goal_idx=6910"):
+        env.reset(options={"goal_idx": 6910})
+
+
+def test_splits_by_number_and_by_product(thousand_built):
+    def parts(way, **knobs):
+        env = WebShop(str(thousand_built.folder), goal_split=way, **knobs)
+        rows = thousand_built.table("synthetic")["row"]
+        places = {split: env._places(split) for split in ("train", "val")}
+        return places, {split: set(rows[found].tolist()) for split, found in places.items()}
+
+    places, products = parts("index")
+    assert (len(places["val"]), len(places["train"])) == (500, 6410)
+    assert not set(places["val"]) & set(places["train"])
+    assert products["val"] & products["train"]  # other goals of the same products: a leak
+    places, products = parts("asin")
+    assert not products["val"] & products["train"]
+    assert 100 < len(places["val"]) < len(places["train"])
+    leaked, _ = parts("legacy_workers")
+    assert set(leaked["val"]) <= set(leaked["train"])  # every validation goal is trained on
+    met, _ = parts("index", attainable_only=True)
+    assert len(met["val"]) + len(met["train"]) == 6452
+    paper = WebShop(str(thousand_built.folder), goal_split="paper")
+    assert [paper.num_tasks(split) for split in ("test", "val", "train")] == [500, 1000, 5410]
+
+
+def test_splits_that_the_catalogue_cannot_give_are_refused(thousand_built, shop):
+    with pytest.raises(ConfigError, match="holds out 500 goals, but this catalogue has 13 human ones"):
+        WebShop(str(thousand_built.folder), goals="human").num_tasks("val")
+    with pytest.raises(ConfigError, match=r"'test': env\.goal_split=index has no such split"):
+        shop().num_tasks("test")
+    with pytest.raises(ConfigError, match="there is no goal 500"):
+        shop().task("val", 500)
+
+
+def test_human_goals_are_met_by_the_exact_purchase(shop):
+    env = shop(goals="human", goal_split="asin")
+    assert all(play(env, env.task("train", index), True)[0].success for index in range(0, 60, 3))
+
+
+def test_bad_settings_name_their_field(shop):
+    for knobs, words in (
+        ({"observation": "html"}, "env.observation must be among parts"),
+        ({"goals": "mine"}, "env.goals must be among"),
+        ({"goal_split": "random"}, "env.goal_split must be among"),
+        ({"fixes": ["all"]}, "env.fixes must be among options, search_bar; got 'all'"),
+        ({"reward": 0}, "env.reward must be above 0"),
+    ):
+        with pytest.raises(ConfigError) as raised:
+            shop(**knobs)
+        assert words.replace("parts", "text, text_rich, parts") in str(raised.value)
+
+
+def test_a_task_of_another_catalogue_or_environment_is_refused(shop, thousand_built):
+    env = shop()
+    with pytest.raises(DataError, match="was made from the catalogue"):
+        env.reset(options={"task": WebShop(str(thousand_built.folder)).task("val", 0)})
+    with pytest.raises(DataError, match="not a task of WebShop"):
+        env.reset(options={"task": Task("household/val/0", "pick", "put", 0, {})})
+
+
+def test_a_search_where_no_bar_is_shown(shop):
+    for fixes, page in (((), "Page 1"), (("search_bar",), "Description")):
+        env = shop(fixes=fixes)
+        env.reset(options={"task": env.task("val", 0)})
+        env.step("search[lamp]")
+        first = next(action for action in env._observed.admissible if action.startswith("click[d"))
+        env.step(first)
+        assert page in env.step("search[lamp]")[0]
+
+
+def test_what_is_shown_and_offered(shop):
+    env = shop()
+    text, info = env.reset(options={"task": env.task("val", 0)})
+    assert text == "'Search'"
+    assert info["admissible"] == (ASK, "click[search]")
+    text, _, _, _, info = env.step("search[lamp]")
+    assert text.startswith("'Back to Search' [SEP] 'Page 1 (Total results: ")
+    assert info["admissible"][:2] == ("click[back to search]", "click[next >]")
+    assert env.current_task.instruction not in text
+    assert env.step("click[nothing of the kind]")[0] == text
+
+
+def test_a_moment_is_returned_to_in_any_environment_and_costs_nothing(shop):
+    env, other = shop(), shop()
+    _, info = env.reset(options={"task": env.task("val", 3), "informed_oracle": True})
+    info = env.step(info["oracle"])[4]
+    moment = env.snapshot()
+    assert len(pickle.dumps(env._session)) < 10_000
+    began = time.perf_counter()
+    for _ in range(1000):
+        env.restore(env.snapshot())
+    assert (time.perf_counter() - began) / 1000 < 1e-4
+
+    def rest(shopper):
+        shopper.restore(moment)
+        lines, advice, ended = [], shopper._observed.oracle, False
+        while not ended:
+            line = shopper.step(advice)
+            advice, ended = line[4]["oracle"], line[2] or line[3]
+            lines.append(line)
+        return lines, shopper.outcome()
+
+    first = rest(env)
+    assert rest(env) == first == rest(other)
+    assert first[1].success
+
+
+def test_environments_of_one_process_share_the_catalogue(shop):
+    one, two = shop(), shop(observation="text")
+    one.num_tasks("val"), two.num_tasks("val")
+    assert one.catalogue is two.catalogue
+    assert one.store.search is two.store.search
