@@ -189,7 +189,7 @@ def check_checkpoint(path: str | None, *, resume: bool) -> str | None:
     try:
         saved = torch.load(path, map_location="cpu", mmap=True, weights_only=True)
     except (RuntimeError, EOFError, OSError, pickle.UnpicklingError, ValueError) as error:
-        raise DataError(f"ckpt={path} is damaged or no checkpoint ({_first_line(error)}): give another") from error
+        raise DataError(f"ckpt={path} is damaged or no checkpoint: give another") from error
     if not isinstance(saved, dict) or "sharpo" not in saved:
         raise DataError(f"ckpt={path} was not written by this program: it holds no policy version; give another")
     if resume and "optimizer_states" not in saved:

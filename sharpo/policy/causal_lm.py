@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.utils._pytree import register_dataclass
@@ -203,7 +204,7 @@ def _load(path: str, config: Any, dtype: torch.dtype, attention: str) -> Any:
                 output_loading_info=True,
                 trust_remote_code=False,
             )
-        except (OSError, ValueError, RuntimeError) as error:
+        except (OSError, ValueError, RuntimeError, SafetensorError) as error:
             raise DataError(f"model.path={path!r}: its weights cannot be loaded: {error}") from error
     model, report = loaded
     missing = [name for name in report["missing_keys"] if not (config.tie_word_embeddings and name == HEAD)]

@@ -171,3 +171,12 @@ def test_bad_folders_are_one_clear_message(folder, tmp_path):
         CausalPolicy(str(mixed))
     with pytest.raises(ConfigError, match=r"model.dtype='float16'"):
         CausalPolicy(folder, dtype="float16")
+
+
+def test_truncated_weights_are_named(folder, tmp_path):
+    broken = tmp_path / "broken"
+    shutil.copytree(folder, broken)
+    weights = broken / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    with pytest.raises(DataError, match="its weights cannot be loaded"):
+        CausalPolicy(str(broken))
