@@ -105,11 +105,15 @@ class Bm25:
 
     def top(self, query: str, k: int) -> list[tuple[str, float]]:
         """Return the ``k`` best documents as (id, score), best first; none when no word of the query is known."""
+        return [(self._id(number), score) for number, score in self.numbers(query, k)]
+
+    def numbers(self, query: str, k: int) -> tuple[tuple[int, float], ...]:
+        """Return the ``k`` best documents as (place in the order in which they were given, score), best first."""
         if k < 1:
             raise ConfigError(f"search: k must be >= 1, got {k}")
-        return list(self._remembered(query, k))
+        return self._remembered(query, k)
 
-    def _top(self, query: str, k: int) -> tuple[tuple[str, float], ...]:
+    def _top(self, query: str, k: int) -> tuple[tuple[int, float], ...]:
         found = [(self._term(term), count) for term, count in Counter(analyzer.terms(query)).items()]
         pointers, lists = self._maps["pointers"], []
         for number, count in found:
@@ -125,7 +129,7 @@ class Bm25:
             good = np.flatnonzero(scores >= least)
             documents, scores = documents[good], scores[good]
         best = np.lexsort((self._maps["ranks"][documents], -scores))[:k]
-        return tuple((self._id(int(documents[place])), float(scores[place])) for place in best)
+        return tuple((int(documents[place]), float(scores[place])) for place in best)
 
     def _sums(self, lists: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
         """Return every document that any list names, once, and its score."""

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-import multiprocessing
 import os
 import shutil
 import sys
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import chain, islice, pairwise
 from pathlib import Path
@@ -18,6 +17,7 @@ from pathlib import Path
 import numpy as np
 from sharpo.envs.search import analyzer, arrays
 from sharpo.envs.search.norms import decoded_lengths
+from sharpo.envs.search.workers import Analysts
 
 from sharpo.errors import ConfigError, DataError
 
@@ -77,25 +77,20 @@ def make_parts(documents: Documents, folder: Path, workers: int, on_progress: Pr
     chunks = _chunks(documents)
     first = next(chunks, [])
     alone = len(first) < CHUNK or workers == 1
-    context = multiprocessing.get_context("spawn")
-    pool = None if alone else ProcessPoolExecutor(workers, mp_context=context)
-    try:
+    with contextlib.nullcontext() if alone else Analysts(workers) as analysts:
         for chunk in chain([first] if first else [], chunks):
             key = _key(chunk)
             part = Part(folder / f"{len(parts):06d}-{key[:16]}.npz", [name for name, _ in chunk], key)
             parts.append(part)
             future, texts = None, [text for _, text in chunk]
             if not part.path.exists():
-                if pool is None:
+                if analysts is None:
                     write_part(part.path, texts)
                 else:
-                    future = pool.submit(write_part, part.path, texts)
+                    future = analysts.submit(part.path, texts)
             waiting.append((future, len(chunk)))
-            settle(0 if pool is None else 2 * workers)
+            settle(0 if analysts is None else 2 * workers)
         settle(0)
-    finally:
-        if pool is not None:
-            pool.shutdown(cancel_futures=True)
     return parts
 
 
@@ -201,13 +196,7 @@ def build(
         return
     kept = folder / arrays.PARTS
     kept.mkdir(parents=True, exist_ok=True)
-    try:
-        parts = make_parts(documents, kept, many, on_progress)
-    except BrokenProcessPool:
-        raise DataError(
-            f"a process that analysed documents for {folder} died (most often for want of memory): run the build "
-            "again, it goes on where it stopped; fewer workers need less memory"
-        ) from None
+    parts = make_parts(documents, kept, many, on_progress)
     if not parts:
         shutil.rmtree(kept)
         raise DataError(f"no search index can be made in {folder}: there are no documents")

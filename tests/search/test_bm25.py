@@ -178,10 +178,23 @@ def test_a_repeated_query_is_remembered_and_its_list_is_the_callers_own(tmp_path
     assert index._remembered.cache_info().hits == 1
 
 
-def test_a_script_without_a_main_guard_can_build_a_small_index(tmp_path):
-    code = (
+def test_a_script_without_a_main_guard_builds_with_processes(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from sharpo.envs.search import build\n"
         "from sharpo.envs.search.bm25 import Bm25\n"
-        f"print(Bm25.build([('a', 'red fox')], {str(tmp_path / 'index')!r}).top('fox', 1)[0][0])"
+        "build.CHUNK = 2\n"
+        "texts = [(name, f'red fox {name}') for name in 'abcdefg']\n"
+        f"print(Bm25.build(texts, {str(tmp_path / 'index')!r}, workers=2).top('fox', 1)[0][0])\n"
     )
-    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(script)], capture_output=True, text=True, check=False, timeout=60
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, "a\n", "")
+
+
+def test_a_process_that_fails_is_one_message(tmp_path, monkeypatch):
+    monkeypatch.setattr(building, "CHUNK", 2)
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(DataError, match=r"failed \(it died .*run the build again"):
+        Bm25.build(DOCUMENTS, tmp_path / "index", workers=2)

@@ -1,0 +1,75 @@
+"""A cache of its own for indexes, and a server that misbehaves on purpose."""
+
+import json
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _own_cache(tmp_path_factory):
+    patch = pytest.MonkeyPatch()
+    patch.setenv("SHARPO_CACHE", str(tmp_path_factory.mktemp("cache")))
+    yield
+    patch.undo()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.bodies.append(json.loads(body))
+        fault = self.server.faults.pop(0) if self.server.faults else "ok"
+        if fault == "hang":
+            time.sleep(1.0)
+        good = json.dumps({"result": [[{"document": {"contents": '"T"\nx'}, "score": 1.5}]]}).encode()
+        if fault == "reset":
+            self.close_connection = True
+            self.connection.close()
+            return
+        status = fault if isinstance(fault, int) else 200
+        data = {"cut": good, "html": b"<html>", "foreign": b'{"results": []}', "two": b'{"result": [[], []]}'}.get(
+            fault, good
+        )
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        if fault == "cut":
+            self.wfile.write(data[: len(data) // 2])
+            self.wfile.flush()
+            self.close_connection = True
+            self.connection.close()
+            return
+        self.wfile.write(data)
+
+    def log_message(self, *args):
+        pass
+
+
+class _Faulty(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request, client_address):  # the client hung up, as it was meant to
+        pass
+
+
+@pytest.fixture
+def faulty():
+    """Start servers whose first answers are faults, in order; then they answer one passage."""
+    servers = []
+
+    def start(*faults):
+        server = _Faulty(("127.0.0.1", 0), _Handler)
+        server.faults, server.bodies = list(faults), []
+        server.url = f"http://127.0.0.1:{server.server_port}/retrieve"
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        servers.append(server)
+        return server
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
