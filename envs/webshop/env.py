@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, get_args
 
-from sharpo.envs.webshop import oracle, splits
+from sharpo.envs.webshop import oracle, splits, vocabulary
 from sharpo.envs.webshop.catalogue import Catalogue, find, opened
 from sharpo.envs.webshop.goals import Kind
 from sharpo.envs.webshop.pages import Observation, Session, clickables, render
@@ -163,6 +163,10 @@ class WebShop(TextEnv):
             task = self._task(f"webshop/goal/{number}", int(splits.numbered(count)[number]))
             options = {**(options or {}), "task": task}
         return super().reset(seed=seed, options=options)
+
+    def lexicon(self) -> tuple[str, ...]:
+        """Return the words and phrases that cover every text over a small catalogue, longest first."""
+        return vocabulary.words(self.catalogue, self.kind)
 
     # -- play ------------------------------------------------------------------------------------------------------
     def _reset(self, task: Task, *, informed_oracle: bool) -> Observed:

@@ -40,6 +40,9 @@ _TARGET = (
     *("Goal ", "None", "Reward", "Your score (min 0.0, max 1.0)"),
 )
 
+LAST_PAGE = (*_THANKS, *_UNSHOWN, *_TARGET, "Reward Details ")
+"""Fixed texts of the page after a purchase."""
+
 
 @dataclass(frozen=True, slots=True)
 class Session:

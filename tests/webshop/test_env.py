@@ -192,3 +192,37 @@ def test_environments_of_one_process_share_the_catalogue(shop):
     one.num_tasks("val"), two.num_tasks("val")
     assert one.catalogue is two.catalogue
     assert one.store.search is two.store.search
+
+
+def test_a_small_catalogues_words_cover_whatever_is_shown_and_every_click_is_one_token(shop):
+    from sharpo.policy.tiny import UNKNOWN, word_tokenizer
+
+    for style in ("text", "text_rich", "parts"):
+        env = shop(observation=style, show_attributes=True, max_turns=60)
+        tokenizer = word_tokenizer(env.lexicon())
+
+        def covered(text, tokenizer=tokenizer):
+            return UNKNOWN not in tokenizer.encode(text).tokens
+
+        for index in range(12):
+            text, info = env.reset(options={"task": env.task("val", index), "informed_oracle": True})
+            ended = False
+            while not ended:
+                assert covered(text), text
+                assert covered(env.current_task.instruction)
+                for action in info["admissible"]:
+                    if action.startswith("click["):
+                        assert tokenizer.encode(action).tokens == [action]
+                said = tokenizer.decode(tokenizer.encode(info["oracle"]).ids)
+                assert env.store.act(env._session, said) == env.store.act(env._session, info["oracle"]) or (
+                    "search[" in said
+                )
+                for page in ("description", "features", "attributes"):
+                    if f"click[{page}]" in info["admissible"]:
+                        shown = env.step(f"click[{page}]")[0]
+                        assert covered(shown), shown
+                        env.step("click[< prev]")
+                text, _, done, truncated, info = env.step(said)
+                ended = done or truncated
+            assert covered(text), text
+            assert env.outcome().success
