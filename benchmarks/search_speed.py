@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import random
 import resource
 import shutil
 import sys
@@ -86,11 +85,11 @@ def ours(texts: Texts, queries: list[str], folder: Path, workers: int) -> list[s
     index._remembered.cache_clear()
     fresh, _ = timed(lambda query: index.top(query, K), queries)
     again, _ = timed(lambda query: index.top(query, K), queries)
+    processes = f"{workers} process{'es' if workers > 1 else ''}"
     print(
-        f"{texts.count:,} documents, exact index: build {built:.1f} s ({texts.count / built:,.0f}/s, {workers} process"
-        f"{'es' if workers > 1 else ''}), {size:.1f} MiB on disk, open {1e3 * opened:.1f} ms, {megabytes() - before:.1f} "
-        f"MiB private after {len(queries)} queries, {fresh:,.0f} queries/s (first pass {cold:,.0f}, remembered "
-        f"{again:,.0f})"
+        f"{texts.count:,} documents, exact index: build {built:.1f} s ({texts.count / built:,.0f}/s, {processes}), "
+        f"{size:.1f} MiB on disk, open {1e3 * opened:.1f} ms, {megabytes() - before:.1f} MiB private after "
+        f"{len(queries)} queries, {fresh:,.0f} queries/s (first pass {cold:,.0f}, remembered {again:,.0f})"
     )
     return [{name for name, _ in answer} for answer in answers]
 
@@ -130,7 +129,6 @@ def main() -> None:
     parser.add_argument("--alone", action="store_true", help="without bm25s, which holds everything in memory")
     options = parser.parse_args()
     root = options.folder or Path(tempfile.mkdtemp(prefix="search_speed_"))
-    random.seed(0)
     try:
         for count in options.documents:
             texts = Texts(count)
