@@ -11,12 +11,12 @@ import gc
 import random
 import statistics
 import time
+import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 from multiprocessing import get_context
-from pathlib import Path
 from typing import Any
 
 from sharpo.envs import textgames
@@ -120,21 +120,17 @@ def rollout(make: Make, tasks: list[Any]) -> None:
     print(f"{TASKS * MEMBERS} episodes, {steps} steps, loading included: {time.thread_time() - clock:.2f} CPU seconds")
 
 
-def resident() -> float:
-    """Return this process's memory in MB."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 1e6
-
-
 def memory(make: Make, tasks: list[Any]) -> str:
-    """Return what many live episodes need, their games apart; in a process of its own."""
-    gc.collect()
-    before = resident()
+    """Return what games and many live episodes hold, as Python's allocator counts it; in a process of its own."""
+    make("native").reset(options={"task": tasks[0], "informed_oracle": None})  # whatever is imported, is now
+    textgames._loaded.clear()
+    tracemalloc.start()
     games, env = [], make("native")
     for task in tasks:
         env.reset(options={"task": task, "informed_oracle": None})
         games.append(env._floor)
     gc.collect()
-    loaded = resident()
+    loaded = tracemalloc.get_traced_memory()[0]
     live = [make("native") for _ in range(LIVE)]
     rng = random.Random(0)  # noqa: S311
     for number, one in enumerate(live):
@@ -142,9 +138,10 @@ def memory(make: Make, tasks: list[Any]) -> str:
         for _ in range(10):
             one.step(rng.choice(one._observed.admissible))
     gc.collect()
+    held = tracemalloc.get_traced_memory()[0] - loaded
     return (
-        f"memory: {(loaded - before) / len(tasks):.2f} MB a game ({len(tasks)} games), {LIVE} live episodes after 10 "
-        f"turns {resident() - loaded:.0f} MB = {1e3 * (resident() - loaded) / LIVE:.0f} kB each"
+        f"memory: {loaded / len(games) / 1e6:.2f} MB a game ({len(games)} games), {LIVE} live episodes after 10 turns "
+        f"{held / 1e6:.0f} MB = {held / LIVE / 1e3:.0f} kB each"
     )
 
 
