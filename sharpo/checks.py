@@ -215,12 +215,21 @@ def check_optimizer(make: Callable[..., torch.optim.Optimizer], schedule: Callab
         raise ConfigError(f"{name}: {_first_line(error)}") from error
 
 
-def make_folder(run: Path) -> None:
+def make_folder(run: Path, *, fresh: bool = False) -> None:
     """Make a run's folder.
 
+    Args:
+        run: the folder.
+        fresh: the run begins anew, so the folder must not hold another one's checkpoints.
+
     Raises:
-        DataError: when it cannot be written.
+        DataError: when it cannot be written, or holds another run.
     """
+    if fresh and any((run / "checkpoints").glob("*.ckpt")):
+        raise DataError(
+            f"paths.run={run} holds the checkpoints of another run: choose another folder, or go on with that run by "
+            "ckpt=auto"
+        )
     try:
         run.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=run):

@@ -21,7 +21,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from sharpo import checks, compare, overrides, plan, stats, sweep
 from sharpo.errors import ConfigError, SharpoError, end
-from sharpo.logged import logged_config, without_secrets
+from sharpo.logged import logged_config, tell, without_secrets
 from sharpo.quiet import hush, hush_own_checkpoints
 
 CONFIGS = "sharpo.configs"
@@ -210,10 +210,9 @@ def train(cfg: DictConfig) -> float | None:
     module, data = parts.module(), parts.data()
     trainer = parts.trainer(checkpoint)
     if trainer.is_global_zero:
-        checks.make_folder(parts.run)
+        checks.make_folder(parts.run, fresh=checkpoint is None)
         (parts.run / "config.yaml").write_text(OmegaConf.to_yaml(without_secrets(parts.plain)), encoding="utf-8")
-    for logger in trainer.loggers:
-        logger.log_hyperparams(parts.logged)
+    tell(trainer.loggers, parts.logged)
     os.environ[RUN] = str(parts.run)
     try:
         trainer.fit(module, datamodule=data, ckpt_path=checkpoint, weights_only=True)
@@ -236,8 +235,7 @@ def evaluate(cfg: DictConfig) -> dict[str, Any]:
     counted = next((c for c in trainer.callbacks if hasattr(c, "counts")), None)  # type: ignore[attr-defined]
     if counted is None:
         raise ConfigError("eval counts with callbacks.success: choose callbacks=eval")
-    for logger in trainer.loggers:
-        logger.log_hyperparams(parts.logged)
+    tell(trainer.loggers, parts.logged)
     trainer.validate(parts.module(), datamodule=parts.data(), ckpt_path=checkpoint, verbose=False, weights_only=True)
     result = {"model": parts.path, "ckpt": checkpoint, "panels": stats.summary(counted.counts)}  # type: ignore[attr-defined]
     if trainer.is_global_zero:

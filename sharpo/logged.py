@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, is_dataclass
 from typing import Any
+
+from sharpo.errors import ConfigError
 
 SECRET = re.compile(r"(^|_)(key|token|secret|password|passwd|credentials?)$", re.IGNORECASE)
 SHORTEST = 6  # a shorter value is no secret, and would be found inside ordinary words
@@ -54,3 +56,22 @@ def _hide(node: Any, secrets: Mapping[str, str]) -> Any:
         for value, name in secrets.items():
             node = node.replace(value, f"<{name}>")
     return node
+
+
+def tell(loggers: Iterable[Any], settings: dict[str, Any]) -> None:
+    """Give every logger the run's settings, which starts it.
+
+    Raises:
+        ConfigError: Weights & Biases refuses to start.
+    """
+    for logger in loggers:
+        try:
+            logger.log_hyperparams(settings)
+        except Exception as error:
+            if not type(error).__module__.startswith(("wandb", "pydantic")):
+                raise
+            reason = " ".join(str(error).split())[:200]
+            raise ConfigError(
+                f"logger=wandb cannot start ({reason}): log in once with `wandb login`, set WANDB_MODE=offline, or "
+                "choose logger=csv"
+            ) from error

@@ -97,3 +97,12 @@ def test_a_knob_of_a_part_that_no_yaml_names_can_be_set():
     assert parts.algorithm.baseline.scope == "trajectories"
     with pytest.raises(ConfigError, match=r"algorithm.bound has no 'tauu'; did you mean 'tau'"):
         cli.read("train", ["algorithm.bound.tauu=2"])
+
+
+def test_a_folder_that_holds_another_run_is_not_written_over(tmp_path):
+    checks.make_folder(tmp_path, fresh=True)
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "last.ckpt").touch()
+    checks.make_folder(tmp_path)  # going on with it
+    with pytest.raises(DataError, match=r"holds the checkpoints of another run: .* ckpt=auto"):
+        checks.make_folder(tmp_path, fresh=True)
