@@ -14,6 +14,7 @@ from sharpo.envs.searchqa.retriever import Passage, RetrievalError
 from sharpo.errors import ConfigError
 
 Dialect = Literal["search_r1", "verl_agent"]
+LOCAL = "http://127.0.0.1:8000/retrieve"
 RETRIED = (500, 502, 503, 504)
 
 
@@ -26,7 +27,7 @@ class HttpRetriever:
     the search at once.
 
     Args:
-        urls: address or addresses, for example ``http://127.0.0.1:8000/retrieve``.
+        urls: address or addresses; the default is where the servers of the field, and ours, listen on this machine.
         dialect: ``search_r1`` or ``verl_agent``.
         tries: of one request, the first included.
         wait_s: seconds.
@@ -38,7 +39,7 @@ class HttpRetriever:
 
     def __init__(
         self,
-        urls: str | Sequence[str],
+        urls: str | Sequence[str] = LOCAL,
         dialect: Dialect = "search_r1",
         tries: int = 10,
         wait_s: float = 1.0,
