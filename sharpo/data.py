@@ -69,7 +69,9 @@ def webshop(arguments: argparse.Namespace, console: Console) -> None:
     if arguments.action == "verify":
         command.check(console, arguments.target)
     elif arguments.action == "demo":
-        command.invent(console, arguments.target, arguments.products or 3000, arguments.seed)
+        command.invent(
+            console, arguments.target, 3000 if arguments.products is None else arguments.products, arguments.seed
+        )
     elif arguments.source is None:
         raise DataError("webshop build needs --source, the folder of items_shuffle.json and items_ins_v2.json")
     else:

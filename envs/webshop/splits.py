@@ -80,7 +80,7 @@ def split(
     return made
 
 
-_REMEDY = "choose env.goal_split=asin, env.goals=synthetic, or a larger catalogue"
+_REMEDY = "choose env.goals=synthetic, another env.goal_split, or a larger catalogue"
 
 
 def _enough(count: int, held: int, kind: Kind, way: GoalSplit) -> None:

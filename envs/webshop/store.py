@@ -29,7 +29,7 @@ def parse_action(action: str) -> tuple[str, str | None]:
 
     Example:
         >>> parse_action("click[Buy Now]"), parse_action("think"), parse_action("search[a [b] c]")
-        (('click', 'buy now'), ('think', None), ('search[a ', 'b'))
+        (('click', 'buy now'), ('think', None), ('search[a ', 'b] c'))
     """
     found = _ACTION.match(action)
     if found is None:
