@@ -208,6 +208,7 @@ class SearchQA(TextEnv):
             "data_source": self.current_task.family,
             "tool_calling": query is not None,
             "tool_input": query,
+            "postprocessed_action": action,
             "invalid": not (action and (is_answer(action) or query_of(action) is not None)),
         }
 

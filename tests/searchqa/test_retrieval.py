@@ -78,6 +78,7 @@ MEASURED = {"hotpotqa": (250, 155, 203), "2wikimultihopqa": (140, 81, 97), "musi
 """Questions, and those with an answer in the first 3 and in the first 10 passages."""
 
 
+@pytest.mark.integration
 def test_the_recall_on_the_small_real_corpus_is_what_was_measured(shared_data, tmp_path):
     folder = shared_data / "searchqa"
     retriever = Bm25Retriever(str(folder / "mini_corpus.jsonl"), str(tmp_path / "index"))
