@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import lightning
@@ -18,6 +19,9 @@ SHOWN = {
 
 class Progress(RichProgressBar):
     """Lightning's rich bar with the numbers of an agent's training, and ``on_collect_progress`` for the rollouts.
+
+    Where the output is no terminal (a file, a job's log) a bar would be silent until its end: there every iteration
+    writes one line.
 
     Args:
         refresh_rate: batches between two redraws; 0 = no bar.
@@ -50,3 +54,16 @@ class Progress(RichProgressBar):
             self._collect_bar = self._add_task(total, label)
         self.progress.update(self._collect_bar, description=label, total=total, completed=done, visible=done < total)
         self.refresh()
+
+    def on_train_epoch_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
+        """Write the iteration's line where no bar can be seen."""
+        super().on_train_epoch_end(trainer, pl_module)
+        if self.is_disabled or not trainer.is_global_zero or self._console_shows():
+            return
+        numbers = ", ".join(f"{name} {value:.3g}" for name, value in self.get_metrics(trainer, pl_module).items())
+        sys.stdout.write(f"iteration {trainer.current_epoch + 1}/{trainer.max_epochs}: {numbers}\n")
+        sys.stdout.flush()
+
+    @staticmethod
+    def _console_shows() -> bool:
+        return sys.stdout.isatty() or "ipykernel" in sys.modules

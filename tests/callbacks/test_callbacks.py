@@ -135,3 +135,11 @@ def test_eval_prints_a_table_by_family_and_writes_json(small, tmp_path, capsys):
     assert "greedy" in printed
     result = json.loads((tmp_path / "e/eval.json").read_text())
     assert result["panels"]["val"]["all"]["episodes"] == 8
+
+
+def test_without_a_terminal_every_iteration_writes_a_line(fit, capsys):
+    fit("validate_first=false", "callbacks=default", "++trainer.enable_progress_bar=true")
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("iteration ")]
+    assert [line.partition(":")[0] for line in lines] == ["iteration 1/2", "iteration 2/2"]
+    assert "success " in lines[0]
+    assert "loss " in lines[0]
