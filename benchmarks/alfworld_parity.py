@@ -106,7 +106,7 @@ def main() -> int:
     steps, distinct, ways, families = 0, 0, Counter[str](), Counter[str]()
     wrong: list[str] = []
     ours = theirs = 0.0
-    with ProcessPoolExecutor(given.workers, mp_context=get_context("spawn"), max_tasks_per_child=40) as pool:
+    with ProcessPoolExecutor(given.workers, mp_context=get_context("spawn")) as pool:
         found: Any = pool.map(compare, jobs, [given.steps] * len(jobs), range(len(jobs)))
         for number, (name, done, new, kinds, bad, a, b) in enumerate(found, 1):
             steps, distinct, ways, wrong = steps + done, distinct + new, ways + kinds, wrong + bad
