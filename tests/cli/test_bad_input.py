@@ -61,7 +61,7 @@ def test_a_setting_that_does_not_exist(arguments, message):
     ],
 )
 def test_a_choice_that_the_parts_cannot_honour(arguments, message):
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(SharpoError) as caught:
         cli.Parts(cli.read("train", arguments))
     assert message in str(caught.value)
 
