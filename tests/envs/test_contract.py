@@ -37,6 +37,8 @@ def make(request, monkeypatch):
         env.task("train", 0)
         env.task("val", 0)
     except DataError as error:
+        if not request.param.startswith("alfworld"):  # every other one has data of its own to play on
+            raise
         pytest.skip(str(error))
     return build
 
