@@ -11,7 +11,7 @@ demo: setup  ## warm start a tiny policy, train it with SHARPO, show success by 
 
 test: lint  ## every test: unit, contract, integration (vLLM on CPU included)
 	@$(PYTHON) bootstrap.py smollm2
-	@$(RUN) -m pytest
+	@OMP_NUM_THREADS=1 $(RUN) -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 lint: setup  ## ruff and pyright
 	@$(RUN) -m ruff check .

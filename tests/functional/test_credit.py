@@ -17,6 +17,7 @@ from sharpo.functional.credit import (
     normalize_gap,
     normalizer,
     select_segments,
+    sign_selected,
 )
 
 LENGTH = torch.tensor([4, 8, 4])
@@ -65,6 +66,13 @@ def test_t_sh_2_successful_episode(assert_golden):
     assert_golden(effective / 1.2, [1.0725, 0.9631, 1.0012], printed_decimals=4)
     assert_golden(effective, [1.2870, 1.1557, 1.2015], printed_decimals=4)
     assert_golden((LENGTH * effective).sum(), 19.2)  # 16 * 1.2
+
+
+def test_one_sided_modes_leave_a_zero_advantage_alone():
+    base = torch.tensor([1.0, 0.0, -1.0])
+    assert sign_selected(YES, base, "positive_only").tolist() == [True, False, False]
+    assert sign_selected(YES, base, "negative_only").tolist() == [False, False, True]
+    assert sign_selected(YES, base, "outcome").tolist() == [True, True, True]
 
 
 def test_t_sh_3_without_balancing(assert_golden):
