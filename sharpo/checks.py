@@ -132,21 +132,26 @@ def find_checkpoint(wanted: str | None, runs: Path, own: Path | None = None) -> 
     Args:
         wanted: a path; ``last`` = the newest ``last.ckpt`` of ``runs``; ``auto`` = the ``last.ckpt`` in ``own``, or
             none when this run has not begun; None = none.
-        runs: the folder of the runs beside this one.
-        own: this run's folder.
+        runs: the folder of an experiment's runs.
+        own: the folder of the run that may go on; None = a policy is only judged, so that ``auto`` means nothing.
 
     Raises:
         DataError: when there is none.
     """
     if wanted is None:
         return None
+    if wanted == "auto" and own is None:
+        raise DataError("ckpt=auto goes on with a training: to judge a policy give ckpt=last, or a checkpoint's path")
     if wanted == "auto" and own is not None:
         mine = own / "checkpoints" / "last.ckpt"
         return str(mine) if mine.is_file() else None
     if wanted == "last":
         found = sorted(runs.glob("*/checkpoints/last.ckpt"), key=lambda path: path.stat().st_mtime)
         if not found:
-            raise DataError(f"ckpt=last: no run in {runs} has checkpoints/last.ckpt; give ckpt=<path>")
+            raise DataError(
+                f"ckpt=last: no run in {runs} has checkpoints/last.ckpt: give ckpt=<path>, or the experiment, name and "
+                "paths.root that it was trained with"
+            )
         return str(found[-1])
     if not Path(wanted).is_file():
         kind = "a folder; give a file in it" if Path(wanted).is_dir() else "no such file"

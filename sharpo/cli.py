@@ -230,7 +230,7 @@ def evaluate(cfg: DictConfig) -> dict[str, Any]:
     if not parts.panels:
         raise ConfigError("eval needs a panel: choose panel=default or panel=small")
     hush(judging=True)
-    checkpoint = checks.check_checkpoint(checks.find_checkpoint(cfg.ckpt, parts.run.parent, parts.run), resume=False)
+    checkpoint = checks.check_checkpoint(checks.find_checkpoint(cfg.ckpt, Path(cfg.paths.root, cfg.name)), resume=False)
     trainer = parts.trainer()
     counted = next((c for c in trainer.callbacks if hasattr(c, "counts")), None)  # type: ignore[attr-defined]
     if counted is None:

@@ -73,16 +73,18 @@ class SharpoModule(lightning.LightningModule):
         self.parameter_shapes = {name: list(parameter.shape) for name, parameter in policy.named_parameters()}
         self.policy = shard(policy.train(), self.device_mesh)
         teacher = self.teacher_weights if self.algorithm.needs_teacher else TeacherWeights("shared")
-        if self.algorithm.needs_reference or teacher.kind == "frozen":
+        training = self.trainer.state.fn == "fit"  # to judge a policy neither copy is needed, nor read
+        self.strict_loading = training
+        if training and (self.algorithm.needs_reference or teacher.kind == "frozen"):
             self._frozen = (self._copy(),)
-        if teacher.follows:
+        if training and teacher.follows:
             self.teacher = self._copy().train()  # in the mode of the policy
         resumed_from = getattr(self.trainer, "ckpt_path", None)
         if self.device_mesh is not None and resumed_from and Path(resumed_from).is_file():
             # a sharded strategy loads straight into the weights, before on_load_checkpoint can compare
             saved = torch.load(resumed_from, map_location="cpu", mmap=True, weights_only=True)
             refuse_other_model(saved["sharpo"]["parameter_shapes"], self.parameter_shapes)
-            refuse_other_teacher(saved["sharpo"]["keeps_teacher"], self.teacher)
+            refuse_other_teacher(saved["sharpo"]["keeps_teacher"] and training, self.teacher)
 
     def _copy(self) -> CausalPolicy:
         """Return the initial policy without gradients; made when the policy is sharded: one whole model at a time."""
@@ -198,7 +200,7 @@ class SharpoModule(lightning.LightningModule):
         if saved is None:
             raise DataError("the checkpoint was not written by this program: it holds no policy version")
         refuse_other_model(saved["parameter_shapes"], self.parameter_shapes)
-        refuse_other_teacher(saved["keeps_teacher"], self.teacher)
+        refuse_other_teacher(saved["keeps_teacher"] and self.strict_loading, self.teacher)
         self.policy_version = int(saved["policy_version"])
         self._skipped_in_a_row = int(saved["skipped_in_a_row"])
 
