@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import random
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
@@ -22,6 +24,16 @@ from sharpo.seeding import derive
 Folder = Literal["valid_seen", "valid_unseen"]
 
 
+@functools.lru_cache(maxsize=4)
+def _chosen(names: tuple[str, ...], count: int) -> tuple[str, ...]:
+    """Return the first ``count`` games of one fixed random order, sorted."""
+    if count > len(names):
+        raise ConfigError(f"env.train_games={count}: there are {len(names)} training games; lower it or set null")
+    order = list(range(len(names)))
+    random.Random(derive(0, "panel", "train")).shuffle(order)  # noqa: S311
+    return tuple(names[place] for place in sorted(order[:count]))
+
+
 class AlfWorld(TextGameEnv):
     """The games of ALFWorld (Shridhar et al. 2021), compiled once per machine and loaded once per process.
 
@@ -35,6 +47,9 @@ class AlfWorld(TextGameEnv):
         reward: reward of the winning turn.
         engine: ``native`` (compiled games, plain Python) or ``textworld`` (TextWorld itself).
         strict: an action that the game does not accept counts as invalid, like a text without an action.
+        train_games: train on so many games alone, the first of one fixed random order (a game that is not compiled yet
+            takes a second or two); None for all.
+        open_first: the exploring expert looks at what stands open before it opens anything; else in listed order.
 
     Raises:
         ConfigError: a setting is unknown, or TextWorld or alfworld is not installed.
@@ -53,12 +68,17 @@ class AlfWorld(TextGameEnv):
         reward: float = 10.0,
         engine: Engine = "native",
         strict: bool = False,
+        train_games: int | None = None,
+        open_first: bool = False,
     ) -> None:
         super().__init__(max_turns, action_format, invalid_penalty, reward, engine, strict)
+        if train_games is not None and train_games < 1:
+            raise ConfigError(f"env.train_games must be at least 1 or null, got {train_games}")
         if val_split not in ("valid_seen", "valid_unseen"):
             raise ConfigError(f"env.val_split must be 'valid_seen' or 'valid_unseen', got {val_split!r}")
         self.root = find(data)
         self.val_split = val_split
+        self.train_games, self.open_first = train_games, open_first
 
     def num_tasks(self, split: Split) -> int:
         """Return how many games a split has."""
@@ -92,7 +112,7 @@ class AlfWorld(TextGameEnv):
                 f"no ALFWorld games in {self.root / folder}: run `python -m sharpo.data alfworld download`, or set "
                 f"env.data (or ALFWORLD_DATA) to the folder that holds {folder}/"
             )
-        return found
+        return found if folder != "train" or self.train_games is None else _chosen(found, self.train_games)
 
     def _bytes(self, name: str) -> bytes:
         path = self.root / name / GAME

@@ -28,7 +28,7 @@ _JOINS = (
     ".",
 )
 _SLOT = re.compile(r"#[^#]*#|\[[^\]]*\]|\{[^}]*\}+|UNKNOWN GOAL")
-_OTHER_FORM = ("put", "in/on", "You put the", "loc")
+_OTHER_FORM = ("put", "in/on", "You put the", "loc", "You arrive at loc")
 """Words of games made before ``put ... in/on`` became ``move ... to``."""
 _MOST = {"Cabinet": 30, "Drawer": 30, "Shelf": 15}
 
@@ -69,9 +69,12 @@ def household(object_types: Sequence[str], receptacles: int) -> tuple[str, ...]:
 
 
 def alfworld() -> tuple[str, ...]:
-    """Return the vocabulary of ALFWorld's own games, in both command forms."""
+    """Return the vocabulary of ALFWorld's own games, in both command forms.
+
+    A receptacle and its number are one token, a thing and its number two: the thing is then the word of the task.
+    """
     stated = scenes.rules()
-    numbers = dict.fromkeys(sorted(stated.objects), 8)
-    numbers |= {kind: _MOST.get(kind, 6) for kind in sorted(stated.holds)}
+    carried = frozenset[str]().union(*stated.holds.values())
+    numbers = {kind: _MOST.get(kind, 6) for kind in sorted(stated.holds.keys() - carried)}
     words = [str(number) for number in range(100)]
-    return _order([*_entries(numbers), *_OTHER_FORM, *words])
+    return _order([*_entries(numbers), *sorted(stated.objects), *_OTHER_FORM, *words])

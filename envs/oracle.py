@@ -66,11 +66,13 @@ class Floor:
     Args:
         game: the loaded game.
         goal: what its task asks for.
+        open_first: the exploring expert looks at what stands open before it opens anything.
     """
 
-    def __init__(self, game: TextGame, goal: Goal) -> None:
+    def __init__(self, game: TextGame, goal: Goal, open_first: bool = False) -> None:
         self.game = game
         self.goal = goal
+        self.open_first = open_first
         self.location = {fact[1]: fact[2] for fact in game.static if fact[0] == "receptacleatlocation"}
         self.receptacles = tuple(sorted(self.location))
         self.openable = {fact[1] for fact in game.static if fact[0] == "openable"}
@@ -190,7 +192,8 @@ def _approach(now: View, place: str) -> str | None:
 
 def _explore(now: View, known: frozenset[str]) -> str | None:
     left = [place for place in now.floor.listed if place not in known]
-    left.sort(key=lambda place: place not in now.here)
+    later = now.floor.openable if now.floor.open_first else frozenset[str]()
+    left.sort(key=lambda place: (place not in now.here, place in later))
     return _approach(now, left[0]) if left else None
 
 
@@ -216,7 +219,10 @@ def _use_lamp(now: View, known: frozenset[str]) -> str | None:
 
 
 def _set_down(now: View) -> str | None:
-    """Put a thing that is not wanted where it may lie: here, else at the first receptacle that takes its class."""
+    """Put a thing that is not wanted where it may lie: here, else at the first receptacle that takes its class.
+
+    Some things fit nowhere (a paper towel roll): who takes one has lost the game, and the expert looks around.
+    """
     for (verb, *_), command in now.commands.items():
         if verb == "putobject":
             return command
@@ -226,4 +232,4 @@ def _set_down(now: View) -> str | None:
     fit = {fact[1] for fact in static if fact[0] == "cancontain" and fact[2] in kinds}
     spots = [place for kind in fit for place in now.floor.of_type.get(kind, ())]
     spots.sort(key=lambda place: (place not in now.here, now.closed(place), place))
-    return _approach(now, spots[0]) if spots else None
+    return _approach(now, spots[0]) if spots else "look"

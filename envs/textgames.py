@@ -20,7 +20,7 @@ from sharpo.episode import Outcome, Task
 from sharpo.errors import ConfigError
 
 Engine = Literal["native", "textworld"]
-_loaded: OrderedDict[tuple[str, str, str], Floor] = OrderedDict()
+_loaded: OrderedDict[tuple[str, bool, str, str], Floor] = OrderedDict()
 _loading = Lock()
 
 
@@ -59,6 +59,8 @@ class TextGameEnv(TextEnv):
         strict: an action that the game does not accept counts as invalid, like a text without an action.
     """
 
+    open_first = False
+    """The exploring expert looks at what stands open before it opens anything."""
     families: ClassVar[tuple[str, ...]] = FAMILIES
     no_effect: ClassVar[str | None] = NOTHING
 
@@ -96,7 +98,7 @@ class TextGameEnv(TextEnv):
         return cache.in_memory(self._game_data(task))
 
     def _load(self, task: Task) -> Floor:
-        key = (self.engine, task.id, repr(sorted(task.payload.items())))
+        key = (self.engine, self.open_first, task.id, repr(sorted(task.payload.items())))
         with _loading:  # compiling, and TextWorld itself, are not for threads
             found = _loaded.get(key)
             if found is None:
@@ -107,7 +109,7 @@ class TextGameEnv(TextEnv):
                     from sharpo.envs.games import Game
 
                     game = Game(self._game_data(task))
-                found = _loaded[key] = Floor(game, self._goal(task))
+                found = _loaded[key] = Floor(game, self._goal(task), self.open_first)
                 while len(_loaded) > cache.GAMES_KEPT:
                     _loaded.popitem(last=False)
             _loaded.move_to_end(key)

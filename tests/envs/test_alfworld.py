@@ -37,6 +37,63 @@ def test_the_informed_expert_wins_real_games_and_the_exploring_one_stays_admissi
             assert (reward == 10.0) == done
 
 
+def opened_before_seen(env, task):
+    """Play the exploring expert; return what it opened empty-handed while something else stood open, and the turns."""
+    _, info = env.reset(options={"task": task})
+    done = truncated = False
+    early, turns = [], 0
+    while not (done or truncated):
+        floor, seen = env._floor, env._seen
+        left = [place for place in floor.listed if place not in seen and place not in floor.openable]
+        empty = not any(fact[0] == "holds" for fact in floor.game.facts(env._state))
+        if info["oracle"].startswith("open") and left and empty:
+            early.append(info["oracle"])
+        _, _, done, truncated, info = env.step(info["oracle"])
+        turns += 1
+    return early, turns
+
+
+def test_open_first_looks_at_what_stands_open_and_wins_sooner(alfworld_games):
+    listed, wiser = (AlfWorld(data=str(alfworld_games), open_first=chosen) for chosen in (False, True))
+    searched = [index for index in range(5) if listed.task("val", index).family in ("pick", "look", "clean")]
+    turns = {}
+    for env in (listed, wiser):
+        played = [opened_before_seen(env, env.task("val", index)) for index in searched]
+        turns[env.open_first] = sum(count for _, count in played)
+        assert any(early for early, _ in played) != env.open_first
+    assert turns[True] < turns[False]
+
+
+def test_the_expert_looks_around_when_it_holds_what_fits_nowhere(env):
+    from sharpo.envs import oracle
+
+    env.reset(options={"task": env.task("val", 0)})
+    now = oracle.View(env._floor, env._state, env._options)
+    now.held = "papertowelroll"
+    assert oracle.advise(now, frozenset()) == "look"
+
+
+def test_training_games_can_be_a_part_that_is_always_the_same(alfworld_games):
+    whole, one = AlfWorld(data=str(alfworld_games)), AlfWorld(data=str(alfworld_games), train_games=1)
+    assert (whole.num_tasks("train"), one.num_tasks("train"), one.num_tasks("val")) == (2, 1, 5)
+    assert one.task("train", 0) in [whole.task("train", index) for index in range(2)]
+    assert AlfWorld(data=str(alfworld_games), train_games=2).task("train", 1) == whole.task("train", 1)
+    with pytest.raises(ConfigError, match=r"env.train_games=3: there are 2 training games"):
+        AlfWorld(data=str(alfworld_games), train_games=3).num_tasks("train")
+    with pytest.raises(ConfigError, match=r"env.train_games must be at least 1"):
+        AlfWorld(data=str(alfworld_games), train_games=0)
+
+
+def test_a_thing_and_its_number_are_two_tokens_and_a_receptacle_one(env):
+    from sharpo.policy.tiny import word_tokenizer
+
+    tokenizer = word_tokenizer(env.lexicon())
+    assert tokenizer.encode("take mug 2 from cabinet 10").tokens == ["take", "mug", "2", "from", "cabinet 10"]
+    assert tokenizer.encode("You arrive at loc 7. On the safe 1, you see a cup 3.").tokens == [
+        "you arrive at loc", "7", ". on the", "safe 1", ", you see a", "cup", "3", "."
+    ]  # fmt: skip
+
+
 def test_every_text_is_covered_by_the_lexicon(env):
     from sharpo.policy.tiny import UNKNOWN, word_tokenizer
 
