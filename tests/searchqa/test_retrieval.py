@@ -75,7 +75,9 @@ def test_a_large_corpus_asks_for_its_command(corpus, monkeypatch, tmp_path):
 
 
 MEASURED = {"hotpotqa": (250, 155, 203), "2wikimultihopqa": (140, 81, 97), "musique": (172, 44, 64)}
-"""Questions, and those with an answer in the first 3 and in the first 10 passages."""
+"""Questions, and those with any of their answers, normalised, in the first 3 and in the first 10 passages."""
+FIRST_ANSWER = {"hotpotqa": (250, 155, 203), "2wikimultihopqa": (140, 81, 97), "musique": (172, 38, 50)}
+"""The same when only the first answer counts: MuSiQue alone lists several (its aliases)."""
 
 
 @pytest.mark.integration
@@ -84,9 +86,17 @@ def test_the_recall_on_the_small_real_corpus_is_what_was_measured(shared_data, t
     retriever = Bm25Retriever(str(folder / "mini_corpus.jsonl"), str(tmp_path / "index"))
     questions = load((str(folder / "mini_questions.jsonl"),))
     found = retriever.search([question.text for question in questions], 10)
-    counted = {}
-    for source in MEASURED:
-        own = [(q, passages) for q, passages in zip(questions, found, strict=True) if q.source == source]
-        hits = [sum(any(contains(p.contents, q.answers) for p in passages[:k]) for q, passages in own) for k in (3, 10)]
-        counted[source] = (len(own), *hits)
-    assert counted == MEASURED
+
+    def counted(most_answers):
+        made = {}
+        for source in MEASURED:
+            own = [(q, passages) for q, passages in zip(questions, found, strict=True) if q.source == source]
+            hits = [
+                sum(any(contains(p.contents, q.answers[:most_answers]) for p in passages[:k]) for q, passages in own)
+                for k in (3, 10)
+            ]
+            made[source] = (len(own), *hits)
+        return made
+
+    assert counted(None) == MEASURED
+    assert counted(1) == FIRST_ANSWER
