@@ -30,6 +30,7 @@ ALLOWED = {
     "sharpo/shapes.py": set(),
     "sharpo/seeding.py": set(),
     "sharpo/errors.py": set(),
+    "sharpo/ranges.py": {"errors"},
     "sharpo/stats.py": set(),
     "sharpo/functional/": {"shapes", "functional"},
     "sharpo/episode.py": set(),
@@ -37,13 +38,15 @@ ALLOWED = {
     "sharpo/segments.py": {"shapes"},
     "sharpo/batch.py": {"shapes"},
     "sharpo/protocols.py": {"env", "episode"},
-    "sharpo/algorithms/": {"algorithms", "functional", "batch", "segments", "episode", "shapes", "errors"},
-    "sharpo/policy/": {"policy", "functional", "batch", "shapes", "errors", "seeding"},
-    "sharpo/hints/": {"hints", "protocols", "episode", "errors", "seeding"},
-    "sharpo/engine/": {"engine", "protocols", "env", "episode", "errors", "seeding", "shapes"},
+    "sharpo/algorithms/": {
+        "algorithms", "functional", "batch", "segments", "episode", "shapes", "errors", "ranges",
+    },
+    "sharpo/policy/": {"policy", "functional", "batch", "shapes", "errors", "seeding", "ranges"},
+    "sharpo/hints/": {"hints", "protocols", "episode", "errors", "seeding", "ranges"},
+    "sharpo/engine/": {"engine", "protocols", "env", "episode", "errors", "seeding", "shapes", "ranges"},
     "sharpo/rollout/": {
         "rollout", "engine", "hints", "protocols", "env", "episode", "segments", "batch", "algorithms", "errors",
-        "seeding", "shapes",
+        "seeding", "shapes", "ranges",
     },
     "sharpo/scoring.py": {"algorithms", "batch", "segments", "functional", "engine", "policy", "rollout", "errors"},
     "sharpo/control.py": {"batch", "functional", "rollout", "scoring", "seeding"},
@@ -54,7 +57,7 @@ ALLOWED = {
     "sharpo/metrics.py": {"episode"},
     "envs/": {"env", "envs", "episode", "errors", "seeding"},
     "callbacks/": {
-        "callbacks", "metrics", "stats", "episode", "batch", "errors", "control", "scoring", "functional",
+        "callbacks", "metrics", "stats", "episode", "batch", "errors", "control", "scoring", "functional", "ranges",
     },
 }  # fmt: skip
 
@@ -132,5 +135,10 @@ def test_the_wheel_owns_one_name_and_carries_its_data(tmp_path: Path):
     ).stdout  # fmt: skip
     files = [line.split()[0] for line in listing.splitlines()[1:]]
     assert {name.split("/")[0].split("-")[0] for name in files} == {"sharpo"}
-    for wanted in ("sharpo/configs/train.yaml", "sharpo/envs/household.py", "sharpo/callbacks/success_by_family.py"):
+    for wanted in (
+        "sharpo/configs/train.yaml",
+        "sharpo/envs/household.py",
+        "sharpo/envs/webshop/html/play.html",
+        "sharpo/callbacks/success_by_family.py",
+    ):
         assert wanted in files

@@ -7,15 +7,13 @@ import subprocess
 import sys
 
 import pytest
+from selenium import webdriver
+from selenium.common.exceptions import WebDriverException
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import WebDriverWait
 from sharpo.envs.webshop import WebShop
-
-selenium = pytest.importorskip("selenium", reason="selenium is not installed: pip install 'sharpo[dev]'")
-from selenium import webdriver  # noqa: E402
-from selenium.common.exceptions import WebDriverException  # noqa: E402
-from selenium.webdriver.chrome.service import Service  # noqa: E402
-from selenium.webdriver.common.by import By  # noqa: E402
-from selenium.webdriver.common.keys import Keys  # noqa: E402
-from selenium.webdriver.support.ui import WebDriverWait  # noqa: E402
 
 LOOK = """
 const texts = all => Array.from(document.querySelectorAll(all), one => one.textContent);
