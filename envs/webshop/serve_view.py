@@ -163,13 +163,15 @@ def action_of(node: Node) -> str:
     return f"click[{node.text if node.kind == 'option' else node.text.lower()}]"
 
 
-def verbatim(text: str) -> Markup:
-    """Return a text escaped, so that a browser keeps its carriage returns.
+def verbatim(text: Any) -> Any:
+    """Return what a template puts into a page: a text escaped, and so that a browser keeps its carriage returns.
 
     Example:
         >>> str(verbatim("<b>" + chr(13)))
         '&lt;b&gt;&#13;'
     """
+    if isinstance(text, Markup) or not isinstance(text, str):
+        return text
     return Markup(str(Markup.escape(text)).replace("\r", "&#13;"))  # noqa: S704 - it was escaped
 
 
@@ -179,12 +181,13 @@ def templates() -> Environment:
     made = Environment(
         loader=FileSystemLoader(FOLDER),
         autoescape=True,
+        finalize=verbatim,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     made.globals["style"] = Markup(STYLE)  # noqa: S704 - our own file
-    made.filters |= {"action_of": action_of, "verbatim": verbatim}
+    made.filters["action_of"] = action_of
     return made
 
 
