@@ -8,6 +8,8 @@ from typing import Any
 import lightning
 from lightning.pytorch.callbacks import ModelCheckpoint
 
+from sharpo.ranges import Count, checked
+
 
 class _Keep(ModelCheckpoint):
     """Takes up its own records only in its own folder: a run resumed into a new one starts them anew."""
@@ -35,7 +37,8 @@ class KeepLast(_Keep):
         every: iterations between two saves.
     """
 
-    def __init__(self, folder: str | Path | None = None, every: int = 1) -> None:
+    @checked("callbacks.last")
+    def __init__(self, folder: str | Path | None = None, every: Count = 1) -> None:
         super().__init__(
             dirpath=folder,
             filename="last",

@@ -14,8 +14,8 @@ from sharpo.callbacks.credit_picture import Seen, draw
 from torch import Tensor
 
 from sharpo.control import Control, over_all_ranks, shuffled_teacher
-from sharpo.errors import ConfigError
 from sharpo.functional.credit_report import control_summary, segment_gaps, segment_multipliers, step_credit
+from sharpo.ranges import Count, Natural, checked
 from sharpo.scoring import over_ranks, span_means
 
 KEPT = ("z_mean", "z_min", "z_max", "multiplier_min", "multiplier_max", "gap_success_mean", "gap_failure_mean",
@@ -43,9 +43,8 @@ class CreditReport(Callback):
         points: most segments of each rank in a picture.
     """
 
-    def __init__(self, folder: str | Path | None = None, rows: int = 16, points: int = 2000) -> None:
-        if rows < 0 or points < 1:
-            raise ConfigError(f"callbacks: credit report needs rows >= 0 and points >= 1, got {rows} and {points}")
+    @checked("callbacks.credit")
+    def __init__(self, folder: str | Path | None = None, rows: Natural = 16, points: Count = 2000) -> None:
         self.folder, self.rows, self.points = folder, rows, points
         self.history: list[dict[str, float]] = []
         self.latest: Latest | None = None

@@ -10,6 +10,7 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import WandbLogger
 
 from sharpo.episode import Episode
+from sharpo.ranges import Natural, checked
 
 COLUMNS = ("iteration", "task", "family", "success", "score", "turns", "ended", "transcript")
 
@@ -19,10 +20,11 @@ class EpisodeTable(Callback):
 
     Args:
         folder: where ``step_<n>.txt`` and ``step_<n>.jsonl`` go; None = ``episodes`` in the run's folder.
-        episodes: how many to keep.
+        episodes: how many to keep; 0 = none.
     """
 
-    def __init__(self, folder: str | Path | None = None, episodes: int = 6) -> None:
+    @checked("callbacks.episodes")
+    def __init__(self, folder: str | Path | None = None, episodes: Natural = 6) -> None:
         self.folder = folder
         self.episodes = episodes
         self._kept: list[Episode] = []

@@ -8,6 +8,8 @@ from typing import Any
 import lightning
 from lightning.pytorch.callbacks import RichProgressBar
 
+from sharpo.ranges import Natural, checked
+
 SHOWN = {
     "val/success/all": "val",
     "rollout/success": "success",
@@ -27,7 +29,8 @@ class Progress(RichProgressBar):
         refresh_rate: batches between two redraws; 0 = no bar.
     """
 
-    def __init__(self, refresh_rate: int = 1) -> None:
+    @checked("callbacks.progress")
+    def __init__(self, refresh_rate: Natural = 1) -> None:
         super().__init__(refresh_rate=refresh_rate)
         self._collect_bar: Any = None
 

@@ -68,6 +68,16 @@ class Household(TextGameEnv):
         unknown = sorted(set(self.object_types) - set(known))
         if unknown:
             raise ConfigError(f"env.object_types has unknown classes {unknown}; known: {', '.join(known)}")
+        barren = [
+            name
+            for name in self.families
+            if not any(scenes.wishes_of(name, room, self.object_types) for room in scenes.ROOMS_OF[name])
+        ]
+        if barren:
+            raise ConfigError(
+                f"env.object_types={list(self.object_types)} allows no task of the families {', '.join(barren)}: add "
+                "classes that can be heated, cooled and cleaned (Mug, Apple)"
+            )
         self.receptacles = receptacles
         self.objects = objects
 

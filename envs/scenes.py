@@ -57,7 +57,7 @@ ROOMS: Mapping[str, Mapping[str, int]] = {
 """Receptacle classes of each room with the most of each that a room of up to ten receptacles holds."""
 _SEVERAL = frozenset({"Cabinet", "CounterTop", "Drawer", "Shelf", "SideTable", "StoveBurner"})
 """Classes of which a larger room holds more."""
-_ROOMS_OF = {
+ROOMS_OF = {
     "pick": ("kitchen", "livingroom", "bedroom", "bathroom"),
     "look": ("bedroom", "livingroom"),
     "clean": ("kitchen", "bathroom"),
@@ -188,7 +188,7 @@ class Scene:
         return found
 
 
-def _wishes(family: str, room: str, objects: Sequence[str]) -> list[tuple[str, str]]:
+def wishes_of(family: str, room: str, objects: Sequence[str]) -> list[tuple[str, str]]:
     """Return the (target, destination) pairs that a family allows in a room."""
     holds, able, places = rules().holds, rules().able, ROOMS[room]
     fit = [name for name in objects if any(name in holds[place] for place in places)]
@@ -212,14 +212,14 @@ def make(family: str, seed: int, receptacles: int, count: int, objects: Sequence
     holds = rules().holds
     rooms = [
         room
-        for room in _ROOMS_OF[family]
-        if sum(limits(room, receptacles).values()) >= receptacles and _wishes(family, room, objects)
+        for room in ROOMS_OF[family]
+        if sum(limits(room, receptacles).values()) >= receptacles and wishes_of(family, room, objects)
     ]
     if not rooms:
         return None
     room = rng.choice(rooms)
     most = limits(room, receptacles)
-    wishes = _wishes(family, room, objects)
+    wishes = wishes_of(family, room, objects)
     target = rng.choice(sorted({name for name, _ in wishes}))
     destination = rng.choice([place for name, place in wishes if name == target])
     stands = [place for place in most if place in _LAMP_STANDS]

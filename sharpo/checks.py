@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import pickle
+import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,6 +16,7 @@ import torch
 from sharpo import overrides, typed
 from sharpo.algorithms.base import Algorithm
 from sharpo.errors import ConfigError, DataError
+from sharpo.policy.teacher import TeacherWeights
 
 _OWN: dict[str, Any] = {  # the settings that belong to no part
     "name": str,
@@ -29,6 +32,15 @@ _NEEDED = (
     *("trainer", "strategy", "callbacks", "logger", "paths", "schedule"),
 )
 _AT_LEAST_1 = ("max_epochs", "accumulate_grad_batches", "check_val_every_n_epoch", "num_nodes")
+_WHOLE = {  # what would leave rows of an iteration out, stop inside it or validate inside it, and its only value
+    "limit_train_batches": (None, 1.0),
+    "overfit_batches": (0.0,),
+    "fast_dev_run": (False,),
+    "max_steps": (-1,),
+    "max_time": (None,),
+    "val_check_interval": (None, 1.0),
+}
+_METRICS = ("train", "rollout", "credit", "gate", "time", "throughput", "val")
 
 
 def check_needed(cfg: Mapping[str, Any]) -> None:
@@ -59,6 +71,10 @@ def check_values(cfg: Mapping[str, Any]) -> None:
     typed.check(cfg)
     if not 0 <= cfg["seed"] < 2**32:
         raise ConfigError(f"seed={cfg['seed']}: must be 0 to {2**32 - 1}")
+    if not 0 < cfg["temperature"] < math.inf:
+        raise ConfigError(f"temperature={cfg['temperature']}: must be above 0; greedy play is a panel's temperature=0")
+    TeacherWeights.parse(cfg["teacher"])
+    _check_swept(cfg["swept"], cfg["panel"])
     if not cfg["name"].strip() or Path(cfg["name"]).is_absolute() or ".." in Path(cfg["name"]).parts:
         raise ConfigError(f"name={cfg['name']!r}: it names the run's folder inside paths.root; give a plain name")
     for name, value in cfg["paths"].items():
@@ -67,7 +83,35 @@ def check_values(cfg: Mapping[str, Any]) -> None:
     _check_trainer(cfg["trainer"])
 
 
+def _check_swept(name: str, panels: Mapping[str, Any]) -> None:
+    groups = (*_METRICS, *(f"val_{panel}" for panel in panels if panel != "val"))
+    group, _, rest = name.partition("/")
+    if group not in groups or not rest:
+        raise ConfigError(
+            f"swept={name!r}: a run logs numbers such as val/success/all or train/loss; their groups are "
+            f"{', '.join(groups)}"
+        )
+    if group == "val" and panels and "val" not in panels:
+        raise ConfigError(f"swept={name}: no panel is called val; choose among {', '.join(groups[len(_METRICS) :])}")
+
+
+def swept_value(logged: Mapping[str, Any], name: str) -> float | None:
+    """Return the newest value of the swept metric; None, said on stderr, when the run never logged it."""
+    if name in logged:
+        return float(logged[name])
+    if not name.startswith("val/") or any(key.startswith("val/") for key in logged):  # else nothing was validated
+        near = overrides.near(name, logged)
+        print(f"swept={name}: this run logged no such number; nearest: {near}", file=sys.stderr)  # noqa: T201
+    return None
+
+
 def _check_trainer(trainer: Mapping[str, Any]) -> None:
+    for name, allowed in _WHOLE.items():
+        if name in trainer and trainer[name] not in allowed:
+            raise ConfigError(
+                f"trainer.{name}={trainer[name]}: an iteration is collected, trained on and validated as a whole; use "
+                "trainer.max_epochs and data.sizes, or debug=fast for a quick check"
+            )
     for name in _AT_LEAST_1:
         value = trainer.get(name, 1)
         if value is None or value < 1:

@@ -220,8 +220,7 @@ def train(cfg: DictConfig) -> float | None:
         del os.environ[RUN]
     if trainer.is_global_zero:
         print(f"run: {parts.run}")  # noqa: T201
-    value = trainer.callback_metrics.get(cfg.swept)
-    return None if value is None else float(value)
+    return checks.swept_value(trainer.callback_metrics, cfg.swept)
 
 
 def evaluate(cfg: DictConfig) -> dict[str, Any]:

@@ -16,16 +16,17 @@ from sharpo.typed import resolve
 
 
 def choices(package: str = "sharpo.configs") -> dict[str, list[str]]:
-    """Return the options of every config group, by group.
+    """Return the options of every config group, by group; a group inside a group is named ``outer/inner``.
 
     Example:
-        >>> "grpo" in choices()["algorithm"]
-        True
+        >>> "grpo" in choices()["algorithm"], choices()["env/retriever"]
+        (True, ['bm25', 'dense', 'http'])
     """
-    folders = [entry for entry in resources.files(package).iterdir() if entry.is_dir()]
+    outer = {entry.name: entry for entry in resources.files(package).iterdir() if entry.is_dir()}
+    inner = {f"{name}/{x.name}": x for name, folder in outer.items() for x in folder.iterdir() if x.is_dir()}
     found = {
-        folder.name: sorted(file.name[:-5] for file in folder.iterdir() if file.name.endswith(".yaml"))
-        for folder in folders
+        group: sorted(file.name[:-5] for file in folder.iterdir() if file.name.endswith(".yaml"))
+        for group, folder in {**outer, **inner}.items()
     }
     return {group: options for group, options in found.items() if options}
 
@@ -219,6 +220,16 @@ def instead(name: str) -> str:
     place = {"default_root_dir": "paths.run", "path": "model.path", "pool": "data.pool"}.get(name, name)
     known = (*choices(), "temperature", "seed", "teacher", "paths.run", "model.path", "data.pool")
     return f" from {place}=..." if place in known else ""
+
+
+def near(word: str, known: Iterable[str]) -> str:
+    """Return the closest of the known words, in a list.
+
+    Example:
+        >>> near("train/los", ["train/loss", "val/success/all"])
+        'train/loss'
+    """
+    return ", ".join(difflib.get_close_matches(word, list(known), n=3, cutoff=0.3)) or "none"
 
 
 def _close(word: str, known: Sequence[str]) -> str:

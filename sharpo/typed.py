@@ -10,8 +10,9 @@ import types
 import typing
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Union
+from typing import Annotated, Any, Literal, Union
 
+from sharpo import ranges
 from sharpo.errors import ConfigError
 
 _WORDS = {
@@ -25,10 +26,10 @@ _WORDS = {
 
 
 def check(config: Mapping[str, Any]) -> None:
-    """Compare every value of a configuration with the type hint of the constructor that takes it.
+    """Compare every value of a configuration with the type hint of the constructor that takes it, its range included.
 
-    A constructor without hints is not judged. What stands twice (``policy_loss`` inside ``algorithm``) is reported
-    under its own group.
+    So a part that is built late, or not at all (``debug=plan``), is judged as well. A constructor without hints is not.
+    What stands twice (``policy_loss`` inside ``algorithm``) is reported under its own group.
 
     Args:
         config: the composed configuration as plain values.
@@ -51,6 +52,8 @@ def _walk(field: str, node: Any, shared: Sequence[Any]) -> None:
             _walk(inner, value, shared)
         if name in hints and not fits(value, hints[name]):
             raise ConfigError(f"{inner} must be {words(hints[name])}, got {value!r}")
+    for fault in ranges.outside(node, hints):
+        raise ConfigError(f"{field}.{fault}")
 
 
 def resolve(target: str, field: str = "_target_") -> Any:
@@ -74,19 +77,21 @@ def _hints(field: str, target: str) -> dict[str, Any]:
     made = resolve(target, f"{field}._target_")
     try:
         plain = inspect.isclass(made) and not dataclasses.is_dataclass(made)
-        return typing.get_type_hints(made.__init__ if plain else made)
+        return typing.get_type_hints(made.__init__ if plain else made, include_extras=True)
     except (NameError, TypeError):  # hints for type checkers alone
         return {}
 
 
 def fits(value: Any, hint: Any) -> bool:
-    """Say whether a plain value can stand for a type hint; NaN fits none.
+    """Say whether a plain value can stand for a type hint; NaN fits none, and no plain value a protocol.
 
     Example:
         >>> fits(3, float), fits(2.5, int), fits(True, int), fits([0.9, 1], tuple[float, float]), fits("a", int | None)
         (True, False, False, True, False)
     """
     origin, inside = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Annotated:
+        return fits(value, inside[0])
     if origin in (Union, types.UnionType):
         return any(fits(value, one) for one in inside)
     if origin is Literal:
@@ -102,6 +107,8 @@ def fits(value: Any, hint: Any) -> bool:
     kind = origin or hint
     if not inspect.isclass(kind) or kind is object:
         return True
+    if getattr(kind, "_is_protocol", False):
+        return False
     return issubclass(kind, Path) if isinstance(value, str) else isinstance(value, kind)
 
 
@@ -124,6 +131,8 @@ def words(hint: Any) -> str:
         ('a whole number or null', 'k1, k2 or k3', 'a list of 2')
     """
     origin, inside = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Annotated:
+        return words(inside[0])
     if origin in (Union, types.UnionType):
         plain = [one for one in inside if one in _WORDS or typing.get_origin(one) is not None] or list(inside)
         return " or ".join(dict.fromkeys(map(words, plain)))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from sharpo.algorithms.auxiliary import Auxiliary, sampled
-from sharpo.algorithms.shaped import one_of
+from sharpo.algorithms.shaped import one_of, read_only_with
 from sharpo.batch import Batch, Divergence, PolicyOutput, Scores
 from sharpo.errors import ConfigError
 from sharpo.functional.distill import gated_surrogate, sampled_policy_gradient
@@ -45,12 +45,16 @@ class GrpoOpsd(Auxiliary):
         one_of(self.loss, Loss, "loss")
         if not self.gate_beta >= 0:
             raise ConfigError(f"algorithm.gate_beta must be >= 0, got {self.gate_beta}")
-        if self.gate_beta > 0 and self.loss != "repo_surrogate":
-            raise ConfigError(f"algorithm.gate_beta={self.gate_beta} goes with loss=repo_surrogate, not {self.loss}")
         if not 0 < self.jsd_beta < 1:
             raise ConfigError(f"algorithm.jsd_beta must be strictly between 0 and 1, got {self.jsd_beta}")
         if self.top_k < 1:
             raise ConfigError(f"algorithm.top_k must be >= 1; for all tokens use loss=jsd_full; got {self.top_k}")
+        if self.loss != "repo_surrogate":
+            read_only_with(self, "algorithm", ["gate_beta"], "loss=repo_surrogate")
+        if not self.loss.startswith("jsd"):
+            read_only_with(self, "algorithm", ["jsd_beta"], "loss=jsd_full or jsd_topk")
+        if self.loss != "jsd_topk":
+            read_only_with(self, "algorithm", ["top_k"], "loss=jsd_topk")
 
     @property
     def divergence(self) -> Divergence | None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from math import inf
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
 
-from sharpo.algorithms.shaped import Shaped, one_of
+from sharpo.algorithms.shaped import Shaped, one_of, read_only_with
 from sharpo.batch import Batch, Scores
 from sharpo.errors import ConfigError
 from sharpo.functional.credit import (
@@ -29,6 +30,7 @@ from sharpo.functional.credit import (
 )
 from sharpo.functional.credit_report import credit_diagnostics
 from sharpo.functional.segment_ops import spread
+from sharpo.ranges import Within
 from sharpo.segments import Segments
 
 BalanceRule = Literal["length", "none"]
@@ -65,6 +67,10 @@ class Bound:
             value = getattr(self, name)
             if value is not None and not 0 < value <= 1:
                 raise ConfigError(f"algorithm.bound.{name} must be in (0, 1]: no weight is negative; got {value}")
+        if self.kind == "sigmoid2":
+            read_only_with(self, "algorithm.bound", ["alpha"], "another bound.kind (bound.alpha_clip clips sigmoid2)")
+        if self.kind == "zscore_clip":
+            read_only_with(self, "algorithm.bound", ["tau"], "another bound.kind (a z-score has no scale)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +91,7 @@ class Balance:
     normalize: bool = True
     scope: BalanceScope = "trajectory"
     where: Where = "inside"
-    clip: float | None = None
+    clip: Annotated[float, Within(1, inf)] | None = None
 
     def __post_init__(self) -> None:
         if self.rule == "step_mean_abs":
@@ -100,6 +106,9 @@ class Balance:
             raise ConfigError(f"algorithm.balance.gamma must be >= 0, got {self.gamma}")
         if self.clip is not None and not self.clip >= 1:
             raise ConfigError(f"algorithm.balance.clip must be >= 1, got {self.clip}")
+        if self.rule == "none":
+            others = ("gamma", "normalize", "scope", "where", "clip")
+            read_only_with(self, "algorithm.balance", others, "balance.rule=length")
 
     @property
     def factor_clip(self) -> float | None:

@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from sharpo.algorithms.shaped import Shaped, one_of
+from sharpo.algorithms.shaped import Shaped, one_of, read_only_with
 from sharpo.batch import Batch, Scores
 from sharpo.errors import ConfigError
 from sharpo.functional.credit import Select, select_segments
@@ -58,6 +58,8 @@ class StepOpsd(Shaped):
             raise ConfigError(f"algorithm.alpha must be in (0, 1]: no weight is negative; got {self.alpha}")
         if not self.step_clip >= 1:
             raise ConfigError(f"algorithm.step_clip must be >= 1, got {self.step_clip}")
+        if self.step_norm == "none":
+            read_only_with(self, "algorithm", ["step_clip"], "step_norm=equal_step_mean_abs")
 
     def advantages(
         self, batches: Sequence[Batch], scores: Sequence[Scores], segments: Segments, credit: Tensor, iteration: int

@@ -7,6 +7,7 @@ import random
 from sharpo.engine.scripted import Encode, TextEngine
 from sharpo.errors import ConfigError, DataError
 from sharpo.protocols import Request
+from sharpo.ranges import Count, Share, checked
 
 
 class ExpertEngine(TextEngine):
@@ -29,12 +30,11 @@ class ExpertEngine(TextEngine):
             ``slips`` > 0.
     """
 
+    @checked("engine")
     def __init__(
-        self, noise: float = 0.0, encode: Encode | None = None, max_context: int | None = None, slips: float = 0.0
+        self, noise: Share = 0.0, encode: Encode | None = None, max_context: Count | None = None, slips: Share = 0.0
     ) -> None:
         super().__init__(encode, max_context)
-        if not 0.0 <= noise <= 1.0:
-            raise ConfigError(f"engine.noise must be in [0, 1], got {noise}")
         if not 0.0 <= slips <= 1.0 - noise:
             raise ConfigError(f"engine.slips must be in [0, 1 - noise = {1.0 - noise:g}], got {slips}")
         self.noise, self.slips = noise, slips

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from sharpo.errors import ConfigError, GateError
+from sharpo.errors import GateError
+from sharpo.ranges import Positive, check
 from sharpo.shapes import expect
 
 
@@ -22,13 +23,11 @@ class LogprobGate:
         p99_abs: highest 99th percentile of Δ allowed, in nats.
     """
 
-    max_abs: float
-    p99_abs: float
+    max_abs: Positive
+    p99_abs: Positive
 
     def __post_init__(self) -> None:
-        for name, value in (("max_abs", self.max_abs), ("p99_abs", self.p99_abs)):
-            if not value > 0:
-                raise ConfigError(f"gate.{name}={value}: must be above 0 nats")
+        check("gate", {"max_abs": self.max_abs, "p99_abs": self.p99_abs}, LogprobGate)
 
     def check(self, behaviour_logp: Tensor, old_logp: Tensor, mask: Tensor) -> dict[str, float]:
         """Return ``gate/max_abs``, ``gate/p99_abs`` and ``gate/mean_abs`` in nats over the compared tokens.

@@ -12,6 +12,7 @@ from torch import Tensor
 from sharpo.engine.weights import check_coverage
 from sharpo.errors import ConfigError, DataError, EngineError
 from sharpo.protocols import Completion, Request
+from sharpo.ranges import Count, checked
 from sharpo.seeding import derive
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -51,18 +52,16 @@ class HfEngine:
 
     reports_logp = True
 
+    @checked("engine")
     def __init__(
         self,
         path: str,
         *,
-        max_context: int,
-        max_sequences: int = 64,
+        max_context: Count,
+        max_sequences: Count = 64,
         dtype: Literal["float32", "bfloat16"] = "float32",
         device: Literal["auto", "cpu", "cuda", "mps"] = "auto",
     ) -> None:
-        for name, value in (("max_context", max_context), ("max_sequences", max_sequences)):
-            if value < 1:
-                raise ConfigError(f"engine.{name}={value}: must be at least 1")
         if dtype not in _DTYPES:
             raise ConfigError(f"engine.dtype={dtype!r}: choose one of {sorted(_DTYPES)}")
         self.path = path

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from sharpo.errors import ConfigError, EngineError
 from sharpo.protocols import Completion, Request
+from sharpo.ranges import Count, checked
 
 Encode = Callable[[str], list[int]]
 
@@ -25,7 +26,8 @@ class TextEngine(ABC):
 
     reports_logp = False
 
-    def __init__(self, encode: Encode | None = None, max_context: int | None = None) -> None:
+    @checked("engine")
+    def __init__(self, encode: Encode | None = None, max_context: Count | None = None) -> None:
         self.version = -1
         self.encode = encode
         self.max_context = max_context
@@ -87,7 +89,7 @@ class ScriptedEngine(TextEngine):
         self,
         script: Sequence[str] | Callable[..., str],
         encode: Encode | None = None,
-        max_context: int | None = None,
+        max_context: Count | None = None,
     ) -> None:
         super().__init__(encode, max_context)
         if not callable(script) and not list(script):

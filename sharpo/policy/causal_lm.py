@@ -19,6 +19,7 @@ from sharpo.errors import ConfigError, DataError
 from sharpo.functional.distill import Distributions
 from sharpo.functional.logprobs import token_distributions, token_logprobs
 from sharpo.policy.folder import EMBEDDING, HEAD, no_progress, read_config, write_folder
+from sharpo.ranges import Count, Natural, checked
 from sharpo.shapes import expect
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -67,24 +68,25 @@ class CausalPolicy(nn.Module):
         DataError: the path holds no model, or weights of another model.
     """
 
+    @checked("model")
     def __init__(
         self,
         path: str,
         *,
         dtype: str = "float32",
         init: Literal["pretrained", "random"] = "pretrained",
-        chunk_tokens: int = 1024,
+        chunk_tokens: Count = 1024,
         gradient_checkpointing: bool = False,
         attention: str = "sdpa",
-        seed: int = 0,
+        seed: Natural = 0,
     ) -> None:
         super().__init__()
         if dtype not in DTYPES:
             raise ConfigError(f"model.dtype={dtype!r}: choose one of {sorted(DTYPES)}")
         if init not in ("pretrained", "random"):
             raise ConfigError(f"model.init={init!r}: choose pretrained or random")
-        if chunk_tokens < 1:
-            raise ConfigError(f"model.chunk_tokens={chunk_tokens}: must be at least 1")
+        if init == "pretrained" and seed != 0:
+            raise ConfigError(f"model.seed={seed} has no effect without model.init=random: leave it out")
         self.path = os.path.expanduser(path)
         self.chunk_tokens = chunk_tokens
         config = read_config(self.path)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from sharpo.errors import ConfigError
 from sharpo.policy.muon import Float32Muon
+from sharpo.ranges import Count, Natural, Share, Within, check, checked
 
+_Rate = Annotated[float, Within(0)]
 _NOT_HIDDEN = ("embed", "lm_head", "wte", "wpe")
 
 
@@ -44,15 +46,16 @@ class MuonAdamW(torch.optim.Optimizer):
         ConfigError: when there is no hidden matrix, or parameters came without names.
     """
 
+    @checked("optimizer")
     def __init__(
         self,
         named_params: Iterable[tuple[str, nn.Parameter]],
-        lr: float = 0.025,
-        adamw_lr: float = 5e-3,
-        momentum: float = 0.95,
-        weight_decay: float = 0.0,
+        lr: _Rate = 0.025,
+        adamw_lr: _Rate = 5e-3,
+        momentum: Annotated[float, Within(0, 1, below=True)] = 0.95,
+        weight_decay: _Rate = 0.0,
         betas: tuple[float, float] = (0.9, 0.95),
-        eps: float = 1e-8,
+        eps: _Rate = 1e-8,
     ) -> None:
         pairs = list(cast("Iterable[Any]", named_params))
         if any(not isinstance(pair, tuple) for pair in pairs):
@@ -98,7 +101,7 @@ class MuonAdamW(torch.optim.Optimizer):
 
 
 def linear_schedule(
-    optimizer: torch.optim.Optimizer, total_updates: int, warmup: int = 0, floor: float = 0.05
+    optimizer: torch.optim.Optimizer, total_updates: Count, warmup: Natural = 0, floor: Share = 0.05
 ) -> torch.optim.lr_scheduler.LambdaLR:
     """Return a schedule of every group's rate: up in a line over ``warmup`` updates, then down in a line to ``floor``.
 
@@ -109,7 +112,7 @@ def linear_schedule(
         floor: last share of the peak.
 
     Raises:
-        ConfigError: when ``warmup`` is not below ``total_updates``.
+        ConfigError: when a number is out of range, or ``warmup`` is not below ``total_updates``.
 
     Example:
         >>> parameter = torch.nn.Parameter(torch.zeros(1))
@@ -117,8 +120,10 @@ def linear_schedule(
         >>> [round(schedule.lr_lambdas[0](n), 3) for n in (0, 1, 2, 6, 10, 99)]
         [0.5, 1.0, 1.0, 0.5, 0.0, 0.0]
     """
-    if not 0 <= warmup < total_updates:
-        raise ConfigError(f"schedule.warmup={warmup} must be at least 0 and below total_updates={total_updates}")
+    given = {"total_updates": total_updates, "warmup": warmup, "floor": floor}
+    check("schedule", given, linear_schedule)
+    if warmup >= total_updates:
+        raise ConfigError(f"schedule.warmup={warmup} must be below total_updates={total_updates}")
 
     def share(done: int) -> float:
         rise = min(1.0, (done + 1) / warmup) if warmup else 1.0

@@ -15,6 +15,7 @@ from typing import Any
 
 from sharpo.errors import ConfigError
 from sharpo.policy.folder import write_folder
+from sharpo.ranges import Count, Natural, check
 
 RECIPE = 2  # part of a folder's name: counts up when the same description gives other weights or another tokenizer
 SPECIAL_TOKENS = ("<|pad|>", "<|unk|>", "<|obs|>", "<|act|>", "<|end|>")
@@ -114,18 +115,20 @@ class TinyModel:
     """
 
     folder: str
-    width: int = 128
-    layers: int = 3
-    heads: int = 4
-    feed_forward: int = 256
-    max_positions: int = 1024
+    width: Count = 128
+    layers: Count = 3
+    heads: Count = 4
+    feed_forward: Count = 256
+    max_positions: Count = 1024
     tied: bool = True
-    seed: int = 0
+    seed: Natural = 0
 
     def __post_init__(self) -> None:
-        if self.heads < 1 or self.width % self.heads or self.width // self.heads not in HEAD_WIDTHS:
+        check("model.path", asdict(self), TinyModel)
+        if self.width % self.heads or self.width // self.heads not in HEAD_WIDTHS:
             raise ConfigError(
-                f"model.width={self.width} with model.heads={self.heads}: width / heads must be one of {HEAD_WIDTHS}"
+                f"model.path.width={self.width} with model.path.heads={self.heads}: width / heads must be one of "
+                f"{HEAD_WIDTHS}"
             )
 
     def prepare(self, lexicon: Callable[[], Sequence[str]]) -> str:

@@ -18,6 +18,7 @@ from sharpo.env import TextEnv
 from sharpo.episode import Task
 from sharpo.errors import ConfigError, EngineError
 from sharpo.protocols import EnvEvent
+from sharpo.ranges import Count, Positive, checked
 from sharpo.rollout.env_worker import Command, EnvHost, failed
 
 WINDOW = 8
@@ -125,11 +126,8 @@ class ProcessEnvPool:
         ConfigError: a number is out of range or ``make_env`` cannot be pickled.
     """
 
-    def __init__(self, make_env: Callable[[], TextEnv], workers: int = 2, step_timeout_s: float = 60.0) -> None:
-        if workers < 1:
-            raise ConfigError(f"env pool: workers must be >= 1, got {workers}")
-        if step_timeout_s <= 0:
-            raise ConfigError(f"env pool: step_timeout_s must be above 0, got {step_timeout_s}")
+    @checked("data.pool")
+    def __init__(self, make_env: Callable[[], TextEnv], workers: Count = 2, step_timeout_s: Positive = 60.0) -> None:
         try:
             self._blob = pickle.dumps(make_env)
         except (pickle.PicklingError, AttributeError, TypeError) as error:
@@ -185,7 +183,7 @@ class ProcessEnvPool:
             self._home[task.id] = loads.index(min(loads))
             if len(self._home) > _HOMES_KEPT:
                 used = {slot.task.id for slot in self._slots.values()}
-                self._home.pop(next(name for name in self._home if name not in used))
+                self._home.pop(next((name for name in self._home if name not in used), ""), None)
         return self._workers[self._home[task.id]]
 
     def _ask(self, command: Command) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 from sharpo.env import ActionFormat, Observed, ParsedAction
 from sharpo.episode import Task, Turn
 from sharpo.errors import ConfigError, DataError
+from sharpo.ranges import Count, Natural, checked
 from sharpo.rollout.prompts import Template
 from sharpo.rollout.spans import token_spans
 
@@ -51,33 +52,37 @@ class Renderer:
         ConfigError: when the chat template is missing, rewrites messages, or is not append-only.
     """
 
+    @checked("prompt")
     def __init__(
         self,
         tokenizer_path: str,
         *,
         style: Style,
         template: str,
-        history: int = 2,
+        history: Natural = 2,
         action_format: ActionFormat = "tags",
         place: Place = "before_instructions",
-        most_chars: int | None = None,
+        most_chars: Count | None = None,
     ) -> None:
         if style not in ("append", "windowed"):
             raise ConfigError(f"prompt.style must be 'append' or 'windowed', got {style!r}")
-        if history < 0:
-            raise ConfigError(f"prompt.history must be >= 0, got {history}")
         if action_format not in get_args(ActionFormat):
             raise ConfigError(f"prompt.action_format must be 'plain', 'tags' or 'benchmark', got {action_format!r}")
         if place not in get_args(Place):
             raise ConfigError(f"place must be one of {', '.join(get_args(Place))}; got {place!r}")
-        if most_chars is not None and (most_chars < 1 or style != "windowed"):
-            raise ConfigError(f"prompt.most_chars={most_chars}: must be at least 1, and needs prompt.style=windowed")
+        if most_chars is not None and style != "windowed":
+            raise ConfigError(f"prompt.most_chars={most_chars} needs prompt.style=windowed: leave it out")
         self.style, self.history, self.action_format, self.place = style, history, action_format, place
         self.most_chars = most_chars
         self.first = Template.load(f"{template}_first")
         self.later = Template.load(template)
         if not self.first.hinted or (style == "windowed" and not self.later.hinted):
             raise ConfigError(f"prompt.template={template}: a line {{hint}} must say where a hint is spliced in")
+        if history != 2 and "{history}" not in self.later.before + self.later.after:
+            raise ConfigError(
+                f"prompt.history={history} has no effect: prompt.template={template} does not show {{history}}; leave "
+                "it out"
+            )
         self.path = str(tokenizer_path)
         self._tokenizer = _load(self.path)
         self._ids_of = lru_cache(_CACHED)(self._encode_now)

@@ -154,7 +154,7 @@ def test_row_order_does_not_matter(algorithm, toys):
         (lambda: Sdar(policy_loss=PLAIN, coef=-0.1), "algorithm.coef must be >= 0, got -0.1"),
         (lambda: Sdar(policy_loss=PLAIN, gate_beta=-1.0), "algorithm.gate_beta must be >= 0"),
         (lambda: GrpoOpsd(policy_loss=PLAIN, loss="kl"), "algorithm.loss must be one of"),
-        (lambda: GrpoOpsd(policy_loss=PLAIN, gate_beta=5.0), "gate_beta=5.0 goes with loss=repo_surrogate"),
+        (lambda: GrpoOpsd(policy_loss=PLAIN, gate_beta=5.0), "gate_beta=5.0 has no effect without loss=repo_surrogate"),
         (lambda: GrpoOpsd(policy_loss=PLAIN, loss="repo_surrogate", gate_beta=-1.0), "algorithm.gate_beta"),
         (lambda: Opsd(policy_loss=PLAIN, coef=0.0), "algorithm.coef must be > 0.*all that opsd trains on"),
     ],

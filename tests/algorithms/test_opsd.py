@@ -66,7 +66,7 @@ def test_defaults(toys):
 @pytest.mark.parametrize(("loss", "top"), [("jsd_full", 0), ("jsd_topk", 7)])
 def test_a_divergence_is_the_loss_of_the_rows_with_a_hint(loss, top, toys, assert_golden):
     batch, scores, output = toys.taught(LOGP, TEACHER)
-    algorithm = Opsd(policy_loss=toys.plain, loss=loss, jsd_beta=0.3, top_k=7)
+    algorithm = Opsd(policy_loss=toys.plain, loss=loss, jsd_beta=0.3, **({"top_k": top} if top else {}))
     assert (algorithm.divergence.top, algorithm.divergence.beta) == (top, 0.3)
     assert algorithm.needs_teacher
     assert not algorithm.teaches_at(0)  # it runs in the update

@@ -126,7 +126,7 @@ def test_wandb_offline_keeps_the_run_id_in_the_checkpoint(fit, tmp_path, monkeyp
 def test_eval_prints_a_table_by_family_and_writes_json(small, tmp_path, capsys):
     from sharpo import cli
 
-    chosen = [x for x in small if not x.startswith(("callbacks=", "name="))]
+    chosen = [x for x in small if not x.startswith("callbacks=")]
     places = [f"paths.root={tmp_path}", f"paths.run={tmp_path}/e"]
     quiet = ["callbacks.progress.refresh_rate=0", "++trainer.enable_progress_bar=true"]
     cli.evaluate(cli.read("eval", [*chosen, *quiet, *places]))

@@ -63,13 +63,11 @@ def run(small, tmp_path, monkeypatch):
         monkeypatch.setenv(name, value)
 
     def start(what, name, *more):
-        chosen = [
-            x for x in small if not x.startswith("callbacks=") and not (what is cli.evaluate and x[:5] == "name=")
-        ]
+        chosen = [x for x in small if not x.startswith("callbacks=")]
         settings = [
             *chosen, f"callbacks={'default' if what is cli.train else 'eval'}", "callbacks.progress.refresh_rate=0",
-            "++trainer.enable_progress_bar=true", "logger=wandb", f"paths.root={tmp_path}", "swept=${oc.env:HF_TOKEN}",
-            f"paths.run={tmp_path}/{name}", *more,
+            "++trainer.enable_progress_bar=true", "logger=wandb", f"paths.root={tmp_path}",
+            f"paths.run={tmp_path}/{name}", f"callbacks.episodes.folder={tmp_path}/${{oc.env:HF_TOKEN}}", *more,
         ]  # fmt: skip
         what(cli.read("train" if what is cli.train else "eval", settings))
         wandb.finish()
@@ -88,7 +86,7 @@ def test_an_offline_run_holds_config_metrics_families_and_episodes_and_a_resumed
     assert config["method"]["name"] == "Sharpo"
     assert config["method"]["lam"] == 0.05
     assert config["method"]["policy_loss"]["clip_low"] == 0.2  # a default of Python's, in no yaml
-    assert config["swept"] == "<HF_TOKEN>"
+    assert config["callbacks"]["episodes"]["folder"] == f"{tmp_path}/<HF_TOKEN>"
 
     for family in ("pick", "look", "all"):
         assert len(history[f"val/success/{family}"]) == 3  # before, and after each of two iterations
@@ -117,7 +115,7 @@ def test_eval_logs_its_config_families_and_episodes_in_a_run_of_its_own(run, tmp
     (folder,) = run(cli.evaluate, "eval", f"ckpt={tmp_path}/run/checkpoints/last.ckpt")
     identity, config, history = read_back(folder)
     assert identity != read_back(trained)[0]
-    assert (config["name"], config["panel"]["val"]["tasks"]) == ("eval", 8)
+    assert (config["name"], config["panel"]["val"]["tasks"]) == ("test", 8)
     result = json.loads((tmp_path / "eval/eval.json").read_text())["panels"]["val"]
     for family in ("pick", "look", "all"):
         assert history[f"val/success/{family}"] == [pytest.approx(result[family]["rate"])]
