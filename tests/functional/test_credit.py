@@ -112,6 +112,8 @@ def test_zscore_bound(assert_golden):
     gap = torch.tensor([0.1225, -0.0480, 0.2114])
     w = bounded_weight(gap, advantages(1.0), YES, ONE_EPISODE, bound="zscore_clip", alpha=0.2)
     assert_golden(w, [1.0505, 0.8, 1.2], printed_decimals=4)
+    failed = bounded_weight(gap, advantages(-1.0), YES, ONE_EPISODE, bound="zscore_clip", alpha=0.2)
+    assert_golden(failed, [0.9495, 1.2, 0.8], printed_decimals=4)  # 1 - 0.2 z
     flat = bounded_weight(torch.full((3,), 0.7), advantages(1.0), YES, ONE_EPISODE, bound="zscore_clip")
     assert torch.equal(flat, torch.ones(3))
 
