@@ -81,6 +81,11 @@ class Hcapo(Grpo):
         """True: a group that always succeeds has A_i = 0 and still a second part."""
         return True
 
+    def teacher_reads(self, segments: Segments) -> Tensor:
+        """Return the segments whose rows the teacher scores, (S,) bool: Q is 0 where all returns of a group are."""
+        earns = segment_any(segments.episode_return != 0, segments.group, index_size(segments.group))
+        return super().teacher_reads(segments) & earns[segments.group]
+
     def credit(self, segments: Segments, iteration: int) -> Tensor:
         """Return A_k of each segment, (S,) float.
 

@@ -89,6 +89,17 @@ def test_a_group_that_always_succeeds_is_credited_and_no_harm_is_done(assert_gol
     assert_golden(plain.credit(segments, 0), [0.16667, -0.33333, 0.16667])
 
 
+def test_a_group_whose_returns_are_all_0_is_not_read_and_loses_nothing_by_it():
+    lost = ((0.0, False, [-0.5, -2.0]), (0.0, False, [-1.0]))
+    segments = table(*VECTOR, *lost, base=[*MACRO, 0.0, -0.1, 0.1], group=[0, 0, 1, 1])
+    assert HCAPO.teacher_reads(segments).tolist() == [True] * 5 + [False] * 3
+    unread = table(*VECTOR, (0.0, False, [None, None]), (0.0, False, [None]), base=[*MACRO, 0.0, -0.1, 0.1],
+                   group=[0, 0, 1, 1])  # fmt: skip
+    assert torch.equal(HCAPO.credit(segments, 0), HCAPO.credit(unread, 0))
+    penalised = replace(segments, episode_return=torch.tensor([0.0] * 5 + [0.0, 0.0, -1.0]))
+    assert HCAPO.teacher_reads(penalised).tolist() == [False] * 5 + [True] * 3
+
+
 def test_no_harm_is_for_successes_only(assert_golden):
     # a graded return: the failed episode has R = 5 and falls below the mean
     segments = table((10.0, True, [-1.0]), (5.0, False, [-1.0]))
