@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -13,6 +15,22 @@ from sharpo.algorithms.grpo import Grpo
 from sharpo.episode import EpisodeGroup, Turn
 from sharpo.errors import ConfigError
 from sharpo.functional.anchors import alone, discounted_returns, exact_anchors, relative_to_slot, similar_anchors
+
+_M = TypeVar("_M")
+_T = TypeVar("_T")
+
+
+def once_for_a_group(method: Callable[[_M, EpisodeGroup], _T]) -> Callable[[_M, EpisodeGroup], _T]:
+    """Remember the last answer of a pure method: base advantages and report ask the same of one group after another."""
+    last: list[Any] = [None, None, None]
+
+    @functools.wraps(method)
+    def remembered(self: _M, group: EpisodeGroup) -> _T:
+        if last[0] is not self or last[1] is not group:
+            last[:] = self, group, method(self, group)
+        return last[2]
+
+    return remembered
 
 
 def anchor(turn: Turn) -> str:
@@ -72,6 +90,7 @@ class Gigpo(Grpo):
             values, anchors, norm_by_std=self.baseline.norm_by_std, correction=self.baseline.correction
         )
 
+    @once_for_a_group
     def steps(self, group: EpisodeGroup) -> tuple[Tensor, Tensor]:
         """Return R_k less the turn's penalty, (S_g,) float64, and the anchor of each turn, (S_g,) int."""
         turns = turns_of(group)

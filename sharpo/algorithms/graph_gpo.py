@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from sharpo.algorithms.baseline import turn_values
-from sharpo.algorithms.gigpo import Gigpo, anchor, next_anchor, turns_of
+from sharpo.algorithms.gigpo import Gigpo, anchor, next_anchor, once_for_a_group, turns_of
 from sharpo.episode import EpisodeGroup
 from sharpo.errors import ConfigError
 from sharpo.functional.graph import goal_distances, just_beyond, step_worth
@@ -47,6 +47,7 @@ class GraphGpo(Gigpo):
         of_episode = self.episode_weight * self.baseline.advantages(*turn_values(group))
         return (of_episode + self.omega * self.step_advantages(*self.steps(group))).float()
 
+    @once_for_a_group
     def steps(self, group: EpisodeGroup) -> tuple[Tensor, Tensor]:
         """Return R_k less the turn's penalty, (S_g,) float64, and the state each turn started from, (S_g,) int."""
         here, there, distance = self.graph(group)
@@ -60,6 +61,7 @@ class GraphGpo(Gigpo):
         )
         return worth - torch.tensor([turn.penalty for turn in turns_of(group)], dtype=torch.float64), here
 
+    @once_for_a_group
     def graph(self, group: EpisodeGroup) -> tuple[Tensor, Tensor, Tensor]:
         """Return each turn's edge, two (S_g,) int, and d of every node, (N,) float64; node N − 1 is success."""
         turns = turns_of(group)

@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor
 
-from sharpo.algorithms.gigpo import Gigpo, anchor
+from sharpo.algorithms.gigpo import Gigpo, anchor, once_for_a_group
 from sharpo.algorithms.shaped import one_of
 from sharpo.episode import Episode, EpisodeGroup, Turn
 from sharpo.errors import ConfigError
@@ -109,11 +109,13 @@ class Scpo(Gigpo):
         rewards = super().step_rewards(group)
         return rewards + self.beta * self.progress(group) if self.bonus_at == "reward" else rewards
 
+    @once_for_a_group
     def steps(self, group: EpisodeGroup) -> tuple[Tensor, Tensor]:
         """Return R_k less the turn's penalty, (S_g,) float64, and the anchor of each turn, (S_g,) int."""
         returns, anchors = super().steps(group)
         return (returns + self.beta * self.progress(group) if self.bonus_at == "return" else returns), anchors
 
+    @once_for_a_group
     def progress(self, group: EpisodeGroup) -> Tensor:
         """Return (p_k − p*)/N of every turn, (S_g,) float64: 0 in successful episodes and without a sibling."""
         reference = self._sibling(group)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -158,9 +158,12 @@ def collate(
     base: list[Tensor] = []
     returns: list[float] = []
     counts: dict[str, float] = dict.fromkeys(HINT_COUNTS, 0.0)
-    grouped = _group_counts(algorithm, groups)
-    episode_index = segment = 0
-    for g, group in enumerate(group for group in groups if algorithm.keeps(group)):
+    reports: list[dict[str, float]] = []
+    g = episode_index = segment = 0
+    for group in groups:
+        reports.append(algorithm.group_report(group))
+        if not algorithm.keeps(group):
+            continue
         inside = hinted_students(algorithm, len(group.episodes))
         base.append(_checked_base(algorithm, group))
         for m, episode in enumerate(group.episodes):
@@ -192,6 +195,7 @@ def collate(
                     columns[name].append(value)
             episode_index += 1
             segment += len(episode.turns)
+        g += 1
     tensors = {
         name: torch.tensor(values, dtype=torch.bool if name in ("success", "hinted", "selected") else torch.int64)
         for name, values in columns.items()
@@ -201,12 +205,11 @@ def collate(
         episode_return=torch.tensor(returns, dtype=torch.float32),
         base=torch.cat(base) if base else torch.zeros(0),
     )
-    return Collated(rows, table, counts, grouped)
+    return Collated(rows, table, counts, _group_counts(algorithm, reports, kept=g))
 
 
-def _group_counts(algorithm: Algorithm, groups: Sequence[EpisodeGroup]) -> dict[str, float]:
-    counts = {"seen": float(len(groups)), "dropped": float(sum(not algorithm.keeps(group) for group in groups))}
-    reports = [algorithm.group_report(group) for group in groups]
+def _group_counts(algorithm: Algorithm, reports: Sequence[Mapping[str, float]], kept: int) -> dict[str, float]:
+    counts = {"seen": float(len(reports)), "dropped": float(len(reports) - kept)}
     for name in algorithm.group_report_names:
         known = [report[name] for report in reports if report[name] == report[name]]
         counts |= {name: sum(known), f"{name}/n": float(len(known))}

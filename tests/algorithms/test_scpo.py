@@ -219,3 +219,24 @@ def test_wrong_knobs_name_themselves(knob, value):
         replace(SCPO, **{knob: value})
     with pytest.raises(ConfigError, match="action_share"):
         TokenOverlap(action_share=1.5)
+
+
+def test_a_group_is_judged_once_for_advantages_and_report():
+    from sharpo.hints.none import NoHint
+    from sharpo.rollout.collate import collate
+
+    asked = []
+
+    @dataclass(frozen=True)
+    class Noted(Same):
+        def __call__(self, failed, successful):
+            asked.append((tuple(failed), tuple(successful)))
+            return super().__call__(failed, successful)
+
+    groups = [story(WON, LOST), story(WON, [("s0", "a", "s9")])]
+    made = collate(groups, replace(SCPO, similarity=Noted()), NoHint(), lambda text: [len(text)])
+    assert len(asked) == 2
+    assert asked[0] != asked[1]
+    expected = torch.cat([SCPO.base_advantages(group) for group in groups])
+    assert torch.equal(made.segments.base, expected)
+    assert made.groups["bonus_share"] == sum(SCPO.group_report(group)["bonus_share"] for group in groups)
