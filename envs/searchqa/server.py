@@ -1,4 +1,7 @@
-"""A retrieval server in both dialects: ``python -m sharpo.envs.searchqa.server --corpus FILE [--port 8000]``."""
+"""A retrieval server in both dialects: ``python -m sharpo.envs.searchqa.server --corpus FILE [--port 8000]``.
+
+With ``--encoder FOLDER`` passages are found by vectors instead of words.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import argparse
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from sharpo.envs.searchqa.dense import DenseRetriever
 from sharpo.envs.searchqa.retriever import Bm25Retriever, Passage, Retriever
 
 from sharpo.errors import ConfigError, SharpoError, end
@@ -84,6 +88,21 @@ def make_app(retriever: Retriever, topk: int = 3) -> Starlette:
     return Starlette(routes=[Route("/retrieve", retrieve, methods=["POST"]), Route("/health", health)])
 
 
+def add_encoder(parser: argparse.ArgumentParser) -> None:
+    """Add the options of dense retrieval to a command."""
+    parser.add_argument("--encoder", default=None, help="folder of an encoder, e.g. a copy of intfloat/e5-base-v2")
+    parser.add_argument("--query", default="query: ", help="what stands before a query (with --encoder)")
+    parser.add_argument("--passage", default="passage: ", help="what stands before a passage (with --encoder)")
+    parser.add_argument("--device", default="cpu", help="of the encoder")
+
+
+def dense(options: argparse.Namespace) -> DenseRetriever:
+    """Return the dense retriever that a command's options describe."""
+    return DenseRetriever(
+        options.encoder, options.corpus, options.index, options.query, options.passage, device=options.device
+    )
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Serve a corpus until interrupted."""
     parser = argparse.ArgumentParser(description=__doc__, prog="python -m sharpo.envs.searchqa.server")
@@ -92,9 +111,10 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8000)
     parser.add_argument("--topk", type=int, default=3, help="passages when a request does not say")
+    add_encoder(parser)
     options = parser.parse_args(arguments)
     try:
-        retriever = Bm25Retriever(options.corpus, options.index)
+        retriever = dense(options) if options.encoder else Bm25Retriever(options.corpus, options.index)
         retriever.search(["ready"], 1)
         app = make_app(retriever, options.topk)
         import uvicorn

@@ -73,3 +73,35 @@ def faulty():
     for server in servers:
         server.shutdown()
         server.server_close()
+
+
+@pytest.fixture(scope="session")
+def make_encoder(tmp_path_factory):
+    """Save a tiny BERT with random weights and a tokenizer of letters, as transformers saves any encoder."""
+    import torch
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+    from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+
+    letters = [chr(code) for code in range(33, 127)]
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *(f"##{letter}" for letter in letters)]
+    reader = Tokenizer(models.WordPiece({word: at for at, word in enumerate(words)}, unk_token="[UNK]"))
+    reader.normalizer = normalizers.BertNormalizer()
+    reader.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    reader.post_processor = processors.TemplateProcessing("[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
+
+    def make(seed=0):
+        folder = tmp_path_factory.mktemp(f"encoder{seed}")
+        marks = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+        PreTrainedTokenizerFast(tokenizer_object=reader, **marks).save_pretrained(folder)
+        torch.manual_seed(seed)
+        sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+        BertModel(BertConfig(vocab_size=len(words), **sizes)).save_pretrained(folder)
+        return str(folder)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def encoder(make_encoder):
+    """The folder of a tiny encoder."""
+    return make_encoder(0)

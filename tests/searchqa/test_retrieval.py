@@ -5,8 +5,9 @@ import subprocess
 import sys
 
 import pytest
+from sharpo.envs.searchqa.corpus import OFFSETS
 from sharpo.envs.searchqa.questions import load
-from sharpo.envs.searchqa.retriever import OFFSETS, Bm25Retriever
+from sharpo.envs.searchqa.retriever import Bm25Retriever
 from sharpo.envs.searchqa.reward import contains
 
 from sharpo.errors import DataError
