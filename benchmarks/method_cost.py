@@ -11,35 +11,22 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from noisy_play import noisy_groups
 
 from sharpo import cli, scoring, update
-from sharpo.engine.expert import ExpertEngine
 from sharpo.episode import EpisodeGroup
 from sharpo.rollout.buffer import Origin, RolloutBuffer
 from sharpo.rollout.collate import collate
-from sharpo.rollout.collector import Collector
 
 REPEATS = 5
 FOLDER = Path(__file__).resolve().parents[1] / "configs" / "algorithm"
-
-
-def episodes(data: Any) -> list[EpisodeGroup]:
-    """Return noisy expert play: successes and failures of the same task, as a policy's own would be."""
-    engine = ExpertEngine(noise=0.3, encode=data.renderer.action_ids)
-    engine.version = 0
-    pool = data.make_pool(data.make_env)
-    tasks = [data.env.task("train", index) for index in range(data.sizes.groups)]
-    collector = Collector(engine, pool, data.renderer, data.env.parse, data.budgets)
-    played = collector.collect(tasks, data.sizes.group_size, seed=0, version=0, temperature=1.0)
-    pool.close()
-    return [EpisodeGroup(members[0].task, tuple(members)) for members in played.groups]
 
 
 def measured(name: str, overrides: list[str], groups: list[EpisodeGroup] | None) -> tuple[list[EpisodeGroup], Any]:
     """Return the episodes and, for a method: best seconds of score + update, tokens of both kinds of pass."""
     parts = cli.Parts(cli.read("train", [*overrides, f"algorithm={name}"]))
     data, algorithm, temperature = parts.data(), parts.algorithm, parts.cfg.temperature
-    groups = groups or episodes(data)
+    groups = groups or noisy_groups(data)
     table = collate(groups, algorithm, data.hint, data.renderer.tokenize, None)
     micro = parts.cfg.trainer.get("accumulate_grad_batches", 1)
     policy = parts.policy()

@@ -11,14 +11,12 @@ from typing import Any
 
 import lightning
 import torch
+from noisy_play import noisy_groups
 from torch.utils.data import DataLoader
 
 from sharpo import cli, scoring
-from sharpo.engine.expert import ExpertEngine
-from sharpo.episode import EpisodeGroup
 from sharpo.rollout.buffer import Origin, RolloutBuffer
 from sharpo.rollout.collate import collate
-from sharpo.rollout.collector import Collector
 
 REPEATS = 3
 
@@ -52,24 +50,11 @@ class Clock(lightning.Callback):
             self.seconds.append(time.perf_counter() - self.begun)
 
 
-def rows(parts: Any, data: Any) -> Any:
-    """Return collated rows of noisy expert play: successes and failures, like a policy's own."""
-    engine = ExpertEngine(noise=0.3, encode=data.renderer.action_ids)
-    engine.version = 0
-    pool = data.make_pool(data.make_env)
-    tasks = [data.env.task("train", index) for index in range(data.sizes.groups)]
-    collector = Collector(engine, pool, data.renderer, data.env.parse, data.budgets)
-    played = collector.collect(tasks, data.sizes.group_size, seed=0, version=0, temperature=1.0)
-    pool.close()
-    groups = [EpisodeGroup(episodes[0].task, tuple(episodes)) for episodes in played.groups]
-    return collate(groups, parts.algorithm, data.hint, data.renderer.tokenize, None)
-
-
 def run(cfg: Any) -> None:
     """Time both and print the ratio."""
     parts = cli.Parts(cfg)
     data = parts.data()
-    table = rows(parts, data)
+    table = collate(noisy_groups(data), parts.algorithm, data.hint, data.renderer.tokenize, None)
     origin = Origin(0, 0, 0, data.renderer.pad_id, 1)
 
     limits = {"gradient_clip_val": cfg.trainer.gradient_clip_val,
