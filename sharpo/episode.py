@@ -90,8 +90,8 @@ class Outcome:
         score: graded result in [0, 1].
         terminated: the task ended by itself.
         truncated: we stopped it (turn limit, token budget, a hung or failed environment).
-        reason: one word: ``done``, ``turn_limit``, ``turn_tokens``, ``episode_tokens``, ``context_window``,
-            ``env_timeout``, ``env_error``.
+        reason: one word: ``done``, ``turn_limit``, ``episode_tokens``, ``context_window``, ``env_timeout``,
+            ``env_error``.
     """
 
     success: bool

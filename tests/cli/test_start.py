@@ -106,3 +106,7 @@ def test_a_folder_that_holds_another_run_is_not_written_over(tmp_path):
     checks.make_folder(tmp_path)  # going on with it
     with pytest.raises(DataError, match=r"holds the checkpoints of another run: .* ckpt=auto"):
         checks.make_folder(tmp_path, fresh=True)
+
+
+def test_a_random_peer_is_drawn_from_the_runs_own_seed():
+    assert cli.read("train", ["hint=peer_random", "seed=7"]).hint.seed == 7
