@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from sharpo.env import ParsedAction
 from sharpo.episode import Episode, Outcome, Task, Turn
@@ -147,6 +148,9 @@ class _Collection:
         if event.failure is not None:
             self.message = event.message
         if play.pending is not None:
+            shown = self.o.renderer.shown(event.observed)
+            self.stats.cut_observations += shown is not event.observed
+            event = replace(event, observed=shown)
             self._add_turn(play, event)
         elif event.failure is not None and not play.retried:
             play.retried = True
@@ -181,6 +185,7 @@ class _Collection:
                 self._finish(play, Outcome(bool(verdict and verdict.success), score, False, True, reason))
                 return
         play.prompt = prompt
+        self.stats.cut_prompts += prompt.cut > 0
         turn = len(play.turns)
         request = Request(
             id=self.requests,

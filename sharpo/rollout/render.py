@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal, get_args
 
@@ -24,10 +24,11 @@ _PROBE = ("alpha probe one", "<think>beta probe</think>two", "gamma probe three"
 
 @dataclass(frozen=True, slots=True)
 class RenderedPrompt:
-    """What the policy reads: token ids (P,) and the index before which a hint is spliced."""
+    """What the policy reads: token ids (P,), the index before which a hint is spliced, tokens left out in front."""
 
     ids: tuple[int, ...]
     hint_at: int
+    cut: int = 0
 
 
 class Renderer:
@@ -47,6 +48,9 @@ class Renderer:
             at the template's ``{hint}`` line, ``user_top`` before the user's first word, ``assistant_prefix`` after
             the generation prompt, ``before_chat_template`` before everything.
         most_chars: ``windowed``: a longer message is written again without history; None for no such limit.
+        most_tokens: a longer prompt loses its beginning, chat template included, as in the benchmark family; the hint
+            of a prompt that lost its place comes first. None for no such limit.
+        observation_tokens: what a step shows is cut after so many tokens; None = never.
 
     Raises:
         ConfigError: when the chat template is missing, rewrites messages, or is not append-only.
@@ -63,6 +67,8 @@ class Renderer:
         action_format: ActionFormat = "tags",
         place: Place = "before_instructions",
         most_chars: Count | None = None,
+        most_tokens: Count | None = None,
+        observation_tokens: Count | None = None,
     ) -> None:
         if style not in ("append", "windowed"):
             raise ConfigError(f"prompt.style must be 'append' or 'windowed', got {style!r}")
@@ -73,7 +79,7 @@ class Renderer:
         if most_chars is not None and style != "windowed":
             raise ConfigError(f"prompt.most_chars={most_chars} needs prompt.style=windowed: leave it out")
         self.style, self.history, self.action_format, self.place = style, history, action_format, place
-        self.most_chars = most_chars
+        self.most_chars, self.most_tokens, self.observation_tokens = most_chars, most_tokens, observation_tokens
         self.first = Template.load(f"{template}_first")
         self.later = Template.load(template)
         if not self.first.hinted or (style == "windowed" and not self.later.hinted):
@@ -109,12 +115,26 @@ class Renderer:
         if self.most_chars is not None and turns and len(before) + len(after) > self.most_chars:
             before, after = self.first.fill(task, (), observed, 0)
         if not turns or self.style == "windowed":
-            return self._fresh(before, after)
+            return self._without_beginning(self._fresh(before, after))
         last = turns[-1]
         ended = bool(last.action_ids) and last.action_ids[-1] in self.turn_end
         closing = () if ended else self.turn_end[:1]
         bridge = self.tokenize(self._open + (before + after).strip() + self._suffix)
-        return RenderedPrompt((*last.prompt_ids, *last.action_ids, *closing, *bridge), last.hint_at)
+        whole = RenderedPrompt((*last.prompt_ids, *last.action_ids, *closing, *bridge), last.hint_at)
+        return self._without_beginning(whole)
+
+    def _without_beginning(self, whole: RenderedPrompt) -> RenderedPrompt:
+        over = 0 if self.most_tokens is None else len(whole.ids) - self.most_tokens
+        return whole if over <= 0 else RenderedPrompt(whole.ids[over:], max(0, whole.hint_at - over), over)
+
+    def shown(self, observed: Observed) -> Observed:
+        """Return what a step shows, cut after ``observation_tokens``; the same object when nothing is cut."""
+        if self.observation_tokens is None:
+            return observed
+        ids = self._encode(observed.text)
+        if len(ids) <= self.observation_tokens:
+            return observed
+        return replace(observed, text=self.decode(ids[: self.observation_tokens]).rstrip("\ufffd"))
 
     def _fresh(self, before: str, after: str) -> RenderedPrompt:
         content = before + after

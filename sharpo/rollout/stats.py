@@ -21,6 +21,8 @@ class CollectStats:
         invalid: turns whose text held no valid action.
         tokens: sampled tokens.
         prompt_tokens: tokens of all prompts.
+        cut_prompts: prompts that lost their beginning.
+        cut_observations: observations that lost their end.
         retries: environments begun a second time after a failed start.
         lost_episodes: plays without a single turn.
         lost_groups: groups left out because a member was lost.
@@ -39,6 +41,8 @@ class CollectStats:
     invalid: int = 0
     tokens: int = 0
     prompt_tokens: int = 0
+    cut_prompts: int = 0
+    cut_observations: int = 0
     retries: int = 0
     lost_episodes: int = 0
     lost_groups: int = 0
@@ -71,6 +75,8 @@ class CollectStats:
             "prompt_tokens": sums["prompt_tokens"] / world,
             "tokens_per_s": sums["tokens"] / seconds if seconds > 0 else 0.0,
             "invalid_share": sums["invalid"] / max(sums["turns"], 1.0),
+            "cut_prompts": sums["cut_prompts"],
+            "cut_observations": sums["cut_observations"],
             "retries": sums["retries"],
             "lost_episodes": sums["lost_episodes"],
             "lost_groups": sums["lost_groups"],

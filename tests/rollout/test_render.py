@@ -57,6 +57,37 @@ def test_a_turn_cut_by_its_budget_gets_its_end_of_turn_as_context(toy_renderer):
     assert toy_renderer.prompt(TASK, [whole], START).ids == following.ids
 
 
+@pytest.mark.parametrize("style", ["append", "windowed"])
+def test_a_prompt_that_is_too_long_loses_its_beginning(toy_tokenizer, style):
+    whole = Renderer(toy_tokenizer, style=style, template="household_plain")
+    first = whole.prompt(TASK, [], START)
+    turn = turn_after(whole, first, whole.action_ids("look"))
+    full = whole.prompt(TASK, [turn], START)
+    for most in (1, 3, len(full.ids) - 1, len(full.ids)):
+        renderer = Renderer(toy_tokenizer, style=style, template="household_plain", most_tokens=most)
+        cut = renderer.prompt(TASK, [turn], START)
+        over = len(full.ids) - most
+        assert (cut.ids, cut.cut, cut.hint_at) == (full.ids[over:], over, max(0, full.hint_at - over))
+    assert full.cut == 0
+
+
+def test_a_growing_context_goes_on_from_what_was_left_of_it(toy_tokenizer):
+    renderer = Renderer(toy_tokenizer, style="append", template="household_plain", most_tokens=10)
+    first = renderer.prompt(TASK, [], START)
+    second = renderer.prompt(TASK, [one := turn_after(renderer, first, renderer.action_ids("look"))], START)
+    following = renderer.prompt(TASK, [one, turn_after(renderer, second, renderer.action_ids("look"))], START)
+    assert len(second.ids) == len(following.ids) == 10
+    tail = (*second.ids, *renderer.action_ids("look"))
+    added = following.cut + 10 - len(tail)
+    assert following.ids[:-added] == tail[following.cut :]
+
+
+@pytest.mark.parametrize("knobs", [{"most_tokens": 0}, {"observation_tokens": 0}])
+def test_token_limits_out_of_range_are_refused(toy_tokenizer, knobs):
+    with pytest.raises(ConfigError, match=f"prompt.{next(iter(knobs))}"):
+        Renderer(toy_tokenizer, style="append", template="household_plain", **knobs)
+
+
 def test_a_windowed_message_that_is_too_long_is_written_without_history(toy_tokenizer, monkeypatch):
     written = []
     monkeypatch.setattr(Renderer, "_fresh", lambda self, before, after: written.append(before + after))
@@ -212,6 +243,23 @@ def byte_renderer(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bytes")
     tokenizer.save_pretrained(folder)
     return Renderer(str(folder), style="append", template="alfworld_append")
+
+
+def test_an_observation_is_cut_after_its_tokens_and_never_inside_a_letter(byte_renderer):
+    seen = Observed("caf\u00e9 \u6f22!", ("look",), "look")
+    for most, text in (
+        (3, "caf"),
+        (4, "caf"),
+        (5, "caf\u00e9"),
+        (6, "caf\u00e9 "),
+        (8, "caf\u00e9 "),
+        (9, "caf\u00e9 \u6f22"),
+    ):
+        renderer = Renderer(byte_renderer.path, style="append", template="alfworld_append", observation_tokens=most)
+        assert renderer.shown(seen) == Observed(text, ("look",), "look")
+    assert byte_renderer.shown(seen) is seen
+    same = Renderer(byte_renderer.path, style="append", template="alfworld_append", observation_tokens=10)
+    assert same.shown(seen) is seen
 
 
 def test_chatml_conversations_are_built_token_for_token(byte_renderer):
