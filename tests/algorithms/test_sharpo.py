@@ -1,5 +1,6 @@
 """SHARPO as an algorithm: the worked examples through credit(), every choice, the laws, the token level."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -90,6 +91,40 @@ VARIANTS = {
     "turn": {"span": "turn", "apply_to": "turn"},
     "decay": {"lambda_schedule": "linear_to_zero(4)"},
 }
+
+
+TWO_GROUPS = {"episode": [0, 0, 0, 1, 1, 2, 2, 3], "group": [0, 0, 0, 0, 0, 1, 1, 1]}
+SELECTED = [True, True, False, True, True, True, True, True]
+
+
+def _reference_credit(gap, base, length, scope, gap_norm):
+    """A_eff one segment at a time: what is averaged together is looked up by hand."""
+    chosen = [k for k, yes in enumerate(SELECTED) if yes]
+    rate = []
+    for k in range(len(gap)):
+        group = [abs(gap[j]) for j in chosen if TWO_GROUPS["group"][j] == TWO_GROUPS["group"][k]]
+        own = [j for j in chosen if TWO_GROUPS["episode"][j] == TWO_GROUPS["episode"][k]]
+        centre = sum(length[j] * gap[j] for j in own) / sum(length[j] for j in own)
+        rate.append({"none": gap[k], "group_mean_abs": gap[k] / (sum(group) / len(group) + 1e-6),
+                     "traj_center": gap[k] - centre}[gap_norm])  # fmt: skip
+    weight = [2 / (1 + math.exp(-math.copysign(1, a) * g)) for a, g in zip(base, rate, strict=True)]
+    out = []
+    for k, a in enumerate(base):
+        key = {"trajectory": TWO_GROUPS["episode"], "group": TWO_GROUPS["group"], "batch": [0] * len(base)}[scope]
+        together = [j for j in chosen if key[j] == key[k]]
+        z = sum(length[j] * weight[j] for j in together) / sum(length[j] for j in together)
+        out.append(a * (0.8 + 0.2 * weight[k] / z) if SELECTED[k] else a)
+    return out
+
+
+@pytest.mark.parametrize("scope", ["trajectory", "group", "batch"])
+@pytest.mark.parametrize("gap_norm", ["none", "group_mean_abs", "traj_center"])
+def test_what_is_averaged_together(scope, gap_norm, toys, assert_golden):
+    gap, base = [0.9, -0.3, 0.1, 0.4, -0.8, 0.2, -0.5, 1.1], [-0.8, -0.8, -0.8, 1.2, 1.2, 0.6, 0.6, -1.4]
+    length = [4, 8, 4, 3, 6, 2, 5, 7]
+    table = toys.segments(gap, base, length, **TWO_GROUPS, selected=SELECTED)
+    algorithm = Sharpo(policy_loss=toys.plain, balance=Balance(scope=scope), gap_norm=gap_norm)
+    assert_golden(algorithm.credit(table, 0), _reference_credit(gap, base, length, scope, gap_norm))
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
