@@ -72,7 +72,7 @@ def test_the_familys_settings_of_search_questions():
     assert (cfg.data.sizes.groups, cfg.trainer.max_epochs, cfg.env.invalid_penalty) == (128, 150, 0.01)
     assert (cfg.policy_loss.kl_coef, cfg.optimizer.lr, cfg.prompt.history) == (0.001, 1e-6, 4)
     assert cfg.trainer.devices * cfg.trainer.accumulate_grad_batches * cfg.data.sizes.micro_rows == 256
-    assert (cfg.prompt.most_tokens, cfg.engine.max_context) == (4096, 4096 + 512)
+    assert (cfg.prompt.most_tokens, cfg.engine.max_context) == (4096, 8192)
     optimizer = torch.optim.AdamW([torch.nn.Parameter(torch.zeros(1))], lr=cfg.optimizer.lr)
     rate = build(cfg.schedule, "schedule", partial=True)(optimizer).lr_lambdas[0]
     assert [rate(n) for n in (0, 89, 179, 180, 1800, 9999)] == [1 / 180, 0.5, 1.0, 1.0, 1.0, 1.0]
