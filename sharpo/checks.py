@@ -1,10 +1,9 @@
-"""What is refused at start, and which checkpoint is meant."""
+"""What is refused at start."""
 
 from __future__ import annotations
 
 import importlib.util
 import math
-import pickle
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
@@ -39,6 +38,7 @@ _WHOLE = {  # what would leave rows of an iteration out, stop inside it or valid
     "max_steps": (-1,),
     "max_time": (None,),
     "val_check_interval": (None, 1.0),
+    "limit_val_batches": (None, 0, 1),
 }
 _METRICS = ("train", "rollout", "credit", "gate", "time", "throughput", "val")
 
@@ -74,7 +74,10 @@ def check_values(cfg: Mapping[str, Any]) -> None:
     if not 0 < cfg["temperature"] < math.inf:
         raise ConfigError(f"temperature={cfg['temperature']}: must be above 0; greedy play is a panel's temperature=0")
     TeacherWeights.parse(cfg["teacher"])
-    _check_swept(cfg["swept"], cfg["panel"])
+    _check_metric("swept", cfg["swept"], cfg["panel"])
+    for callback, node in cfg["callbacks"].items():
+        if "monitor" in (node or {}):
+            _check_metric(f"callbacks.{callback}.monitor", node["monitor"], cfg["panel"])
     if not cfg["name"].strip() or Path(cfg["name"]).is_absolute() or ".." in Path(cfg["name"]).parts:
         raise ConfigError(f"name={cfg['name']!r}: it names the run's folder inside paths.root; give a plain name")
     for name, value in cfg["paths"].items():
@@ -83,16 +86,26 @@ def check_values(cfg: Mapping[str, Any]) -> None:
     _check_trainer(cfg["trainer"])
 
 
-def _check_swept(name: str, panels: Mapping[str, Any]) -> None:
+def check_panels(panels: Mapping[str, Any], env: Any) -> None:
+    """Refuse a panel of a split that the environment does not have.
+
+    Raises:
+        ConfigError: naming the split.
+    """
+    for panel in panels.values():
+        env.check_split(panel.split)
+
+
+def _check_metric(field: str, name: str, panels: Mapping[str, Any]) -> None:
     groups = (*_METRICS, *(f"val_{panel}" for panel in panels if panel != "val"))
     group, _, rest = name.partition("/")
     if group not in groups or not rest:
         raise ConfigError(
-            f"swept={name!r}: a run logs numbers such as val/success/all or train/loss; their groups are "
+            f"{field}={name!r}: a run logs numbers such as val/success/all or train/loss; their groups are "
             f"{', '.join(groups)}"
         )
     if group == "val" and panels and "val" not in panels:
-        raise ConfigError(f"swept={name}: no panel is called val; choose among {', '.join(groups[len(_METRICS) :])}")
+        raise ConfigError(f"{field}={name}: no panel is called val; choose among {', '.join(groups[len(_METRICS) :])}")
 
 
 def swept_value(logged: Mapping[str, Any], name: str) -> float | None:
@@ -170,39 +183,6 @@ def check_choices(cfg: Mapping[str, Any], algorithm: Algorithm) -> None:
         )
 
 
-def find_checkpoint(wanted: str | None, runs: Path, own: Path | None = None) -> str | None:
-    """Return the path of a checkpoint.
-
-    Args:
-        wanted: a path; ``last`` = the newest ``last.ckpt`` of ``runs``; ``auto`` = the ``last.ckpt`` in ``own``, or
-            none when this run has not begun; None = none.
-        runs: the folder of an experiment's runs.
-        own: the folder of the run that may go on; None = a policy is only judged, so that ``auto`` means nothing.
-
-    Raises:
-        DataError: when there is none.
-    """
-    if wanted is None:
-        return None
-    if wanted == "auto" and own is None:
-        raise DataError("ckpt=auto goes on with a training: to judge a policy give ckpt=last, or a checkpoint's path")
-    if wanted == "auto" and own is not None:
-        mine = own / "checkpoints" / "last.ckpt"
-        return str(mine) if mine.is_file() else None
-    if wanted == "last":
-        found = sorted(runs.glob("*/checkpoints/last.ckpt"), key=lambda path: path.stat().st_mtime)
-        if not found:
-            raise DataError(
-                f"ckpt=last: no run in {runs} has checkpoints/last.ckpt: give ckpt=<path>, or the experiment, name and "
-                "paths.root that it was trained with"
-            )
-        return str(found[-1])
-    if not Path(wanted).is_file():
-        kind = "a folder; give a file in it" if Path(wanted).is_dir() else "no such file"
-        raise DataError(f"ckpt={wanted}: there is {kind}, for example <run>/checkpoints/last.ckpt, or ckpt=last")
-    return wanted
-
-
 def check_model(path: Any, remedy: str | None) -> str:
     """Return a model's folder or hub name when it can be one.
 
@@ -220,31 +200,6 @@ def check_model(path: Any, remedy: str | None) -> str:
     known = remedy or Path(path).expanduser().is_absolute()
     if known and local and not (Path(path).expanduser() / "config.json").is_file():
         raise DataError(f"model.path={path!r} holds no model (no config.json): {remedy or 'give another folder'}")
-    return path
-
-
-def check_checkpoint(path: str | None, *, resume: bool) -> str | None:
-    """Return a checkpoint's path when it can be read, and can be trained on where that is wanted.
-
-    Args:
-        path: of the file; None = no checkpoint.
-        resume: training goes on from it, so the optimizer's state is needed too.
-
-    Raises:
-        DataError: when the file is damaged, foreign, or holds too little.
-    """
-    if path is None:
-        return None
-    try:
-        saved = torch.load(path, map_location="cpu", mmap=True, weights_only=True)
-    except (RuntimeError, EOFError, OSError, pickle.UnpicklingError, ValueError) as error:
-        raise DataError(f"ckpt={path} is damaged or no checkpoint: give another") from error
-    if not isinstance(saved, dict) or "sharpo" not in saved:
-        raise DataError(f"ckpt={path} was not written by this program: it holds no policy version; give another")
-    if resume and "optimizer_states" not in saved:
-        raise DataError(
-            f"ckpt={path} holds weights alone, which eval.py can judge; to go on training give the run's last.ckpt"
-        )
     return path
 
 
@@ -289,12 +244,3 @@ def make_folder(run: Path, *, fresh: bool = False) -> None:
 
 def _first_line(error: Exception) -> str:
     return str(error).strip().partition("\n")[0] or type(error).__name__
-
-
-def logged_run(checkpoint: str | None) -> dict[str, str]:
-    """Return what makes Weights & Biases continue the run that wrote a checkpoint; {} when it logged to none."""
-    if checkpoint is None or not Path(checkpoint).is_file():
-        return {}
-    saved = torch.load(checkpoint, map_location="cpu", mmap=True, weights_only=True)
-    run = saved.get("callbacks", {}).get("ResumeState", {}).get("wandb_id")
-    return {} if run is None else {"id": run}

@@ -19,7 +19,7 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from sharpo import checks, compare, overrides, plan, stats, sweep
+from sharpo import checkpoints, checks, compare, overrides, plan, stats, sweep
 from sharpo.errors import ConfigError, SharpoError, end
 from sharpo.logged import logged_config, tell, without_secrets
 from sharpo.quiet import hush, hush_own_checkpoints
@@ -107,6 +107,7 @@ class Parts:
         self.sizes = build(cfg.data.sizes, "data.sizes")
         self.budgets = build(cfg.data.budgets, "data.budgets")
         checks.check_choices(self.plain, self.algorithm)
+        checks.check_panels(self.panels, self.env)
         self.logged = logged_config(self.plain, self.algorithm)
         self.tasks = None if cfg.get("plan") else self.env.num_tasks("train")  # without its data it says so here
 
@@ -177,7 +178,7 @@ class Parts:
         callbacks = [build(node, f"callbacks.{name}") for name, node in cfg.callbacks.items() if node is not None]
         if cfg.validate_first and self.panels:
             callbacks.append(build({"_target_": "sharpo.callbacks.validate_first.ValidateFirst"}, "validate_first"))
-        same: dict[str, Any] = {"wandb": checks.logged_run(resumed)} if "wandb" in cfg.logger else {}
+        same: dict[str, Any] = {"wandb": checkpoints.logged_run(resumed)} if "wandb" in cfg.logger else {}
         loggers = [build(node, f"logger.{k}", **same.get(k, {})) for k, node in cfg.logger.items() if node is not None]
         strategy = build(cfg.strategy, "strategy") if "_target_" in cfg.strategy else cfg.strategy.name
         none: dict[str, Any] = {} if self.panels else {"limit_val_batches": 0}
@@ -205,7 +206,7 @@ def train(cfg: DictConfig) -> float | None:
         return None
     hush()
     lightning.seed_everything(cfg.seed, workers=True, verbose=False)
-    checkpoint = checks.check_checkpoint(checks.find_checkpoint(cfg.ckpt, parts.run.parent, parts.run), resume=True)
+    checkpoint = checkpoints.check(checkpoints.find(cfg.ckpt, parts.run.parent, parts.run), resume=True)
     hush_own_checkpoints(checkpoint, parts.run)
     module, data = parts.module(), parts.data()
     trainer = parts.trainer(checkpoint)
@@ -229,7 +230,7 @@ def evaluate(cfg: DictConfig) -> dict[str, Any]:
     if not parts.panels:
         raise ConfigError("eval needs a panel: choose panel=default or panel=small")
     hush(judging=True)
-    checkpoint = checks.check_checkpoint(checks.find_checkpoint(cfg.ckpt, Path(cfg.paths.root, cfg.name)), resume=False)
+    checkpoint = checkpoints.check(checkpoints.find(cfg.ckpt, Path(cfg.paths.root, cfg.name)), resume=False)
     trainer = parts.trainer()
     counted = next((c for c in trainer.callbacks if hasattr(c, "counts")), None)  # type: ignore[attr-defined]
     if counted is None:

@@ -164,7 +164,7 @@ class EpisodeGroup:
         if len(self.episodes) < 2:
             raise ValueError(
                 f"EpisodeGroup of task {self.task.id!r} has {len(self.episodes)} episode(s); group-relative methods "
-                "need at least 2: set data.group_size to 2 or more"
+                "need at least 2: set data.sizes.group_size to 2 or more"
             )
         if {episode.task.id for episode in self.episodes} != {self.task.id}:
             raise ValueError(f"EpisodeGroup of task {self.task.id!r} holds episodes of another task")

@@ -100,6 +100,10 @@ def repaired(composed: Mapping[str, Any], values: Iterable[str]) -> list[str]:
             if isinstance(node, Mapping) and part in node:
                 node = node[part]
                 continue
+            own = re.fullmatch(r"\$\{([\w.]+)\}", node) if isinstance(node, str) else None
+            if own is not None:
+                rest = setting.partition("=")[2]
+                raise ConfigError(f"{key}: that part is {own[1]}: set {own[1]}.{'.'.join(parts[depth:])}={rest}")
             target = node.get("_target_") if isinstance(node, Mapping) else None
             if depth == len(parts) - 1 and target is not None and takes(target, part):
                 setting = f"++{setting.lstrip('+')}"

@@ -11,7 +11,7 @@ from torch import Tensor, distributed
 
 from sharpo.algorithms.base import Algorithm
 from sharpo.batch import Batch, PolicyOutput, Scores
-from sharpo.errors import ConfigError, GateError
+from sharpo.errors import GateError
 from sharpo.functional.credit_report import multiplier_summary
 from sharpo.segments import Segments
 
@@ -200,7 +200,7 @@ def _passes(
     frozen: list[Tensor] | None = None
     if algorithm.needs_reference:
         if reference is None:
-            raise ConfigError("the algorithm has a KL term but no reference policy was built: set reference=true")
+            raise ValueError("score: the algorithm has a KL term, so it needs the reference policy; none was given")
         frozen = run(reference, student, student[0])
     scores = []
     for i, old_logp in enumerate(old):

@@ -107,7 +107,7 @@ class HfEngine:
                     if own[name].shape != tensor.shape:
                         raise EngineError(
                             f"weights for the engine: {name} has shape {tuple(tensor.shape)}, "
-                            f"{tuple(own[name].shape)} expected: engine.path and model.path must describe one model"
+                            f"{tuple(own[name].shape)} expected: engine and policy must be of one model"
                         )
                     own[name].copy_(tensor)
         check_coverage(own.keys(), given)
@@ -224,6 +224,8 @@ def _empty_model(path: str, dtype: torch.dtype) -> Any:
     try:
         config = AutoConfig.from_pretrained(path, trust_remote_code=False)
     except (OSError, ValueError, KeyError) as error:
-        raise DataError(f"engine.path={path!r} holds no model: set it to the policy's folder or hub id") from error
+        raise DataError(
+            f"model.path={path!r} holds no model for the engine: give the policy's folder or hub id"
+        ) from error
     with torch.random.fork_rng(devices=[]):
         return AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation="sdpa").eval()

@@ -237,7 +237,7 @@ class VllmEngine:
             try:
                 self._engine = LLMEngine.from_engine_args(arguments)
             except (ValueError, RuntimeError, OSError) as error:
-                raise EngineError(f"vLLM cannot start with engine.path={self._settings['model']!r}: {error}") from error
+                raise EngineError(f"vLLM cannot start with model.path={self._settings['model']!r}: {error}") from error
         self._vocabulary = int(self._engine.model_config.get_vocab_size())
         self._expected = self._engine.collective_rpc(_parameter_names)[0]
         return self._engine

@@ -62,6 +62,6 @@ def check_coverage(expected: Collection[str], given: Sequence[str]) -> None:
     for names, what in ((missing, "were not given"), (strange, "are unknown to it"), (twice, "were given twice")):
         if names:
             raise EngineError(
-                f"weights for the engine: {len(names)} tensors {what} (first: {names[0]}): engine.path and model.path "
-                "must describe the same model"
+                f"weights for the engine: {len(names)} tensors {what} (first: {names[0]}): the engine's "
+                "configuration and the policy's weights must be of one model"
             )

@@ -77,7 +77,7 @@ def group_relative(
     if groups and int(members.min()) < 2:
         raise ValueError(
             f"a group has {int(members.min())} episode(s); group-relative advantages need G >= 2: "
-            "set data.group_size to 2 or more"
+            "set data.sizes.group_size to 2 or more"
         )
     counted = torch.ones_like(first) if scope == "rows" else first
     exact = returns.detach().double()

@@ -73,7 +73,7 @@ class CausalPolicy(nn.Module):
         self,
         path: str,
         *,
-        dtype: str = "float32",
+        dtype: Literal["float32", "bfloat16"] = "float32",
         init: Literal["pretrained", "random"] = "pretrained",
         chunk_tokens: Count = 1024,
         gradient_checkpointing: bool = False,

@@ -32,6 +32,7 @@ def program(*arguments, code=None, **environment):
         (["trainer.max_epoch=3"], "trainer has no 'max_epoch'; did you mean 'max_epochs'"),
         (["data.sizes.group_siz=3"], "did you mean 'group_size'"),
         (["sead=1"], "the configuration has no 'sead'; did you mean 'seed'"),
+        (["algorithm.policy_loss.clip_low=0.1"], "that part is policy_loss: set policy_loss.clip_low=0.1"),
         (["nonsense"], "'nonsense' is not of the form key=value"),
         (["~experiment"], "name has no value: give it, for example name="),
     ],

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from sharpo import checks, cli, overrides
+from sharpo import checkpoints, checks, cli, overrides
 from sharpo.errors import ConfigError, DataError, SharpoError
 
 
@@ -57,19 +57,19 @@ def test_a_folder_with_spaces_letters_and_equals_signs(tmp_path):
 
 def test_a_checkpoint_that_is_none(tmp_path):
     with pytest.raises(DataError, match="there is a folder; give a file in it"):
-        checks.find_checkpoint(str(tmp_path), tmp_path)
+        checkpoints.find(str(tmp_path), tmp_path)
     whole = tmp_path / "whole.ckpt"
     torch.save({"sharpo": {}, "weights": torch.zeros(9999)}, whole)
     for name, content in (("short", whole.read_bytes()[:9000]), ("text", b'{"a": 1}'), ("empty", b"")):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(DataError, match=f"ckpt=.*{name} is damaged or no checkpoint"):
-            checks.check_checkpoint(str(tmp_path / name), resume=False)
+            checkpoints.check(str(tmp_path / name), resume=False)
     torch.save({"state_dict": {}}, tmp_path / "foreign")
     with pytest.raises(DataError, match="was not written by this program"):
-        checks.check_checkpoint(str(tmp_path / "foreign"), resume=False)
-    assert checks.check_checkpoint(str(whole), resume=False) == str(whole)
+        checkpoints.check(str(tmp_path / "foreign"), resume=False)
+    assert checkpoints.check(str(whole), resume=False) == str(whole)
     with pytest.raises(DataError, match=r"weights alone.*last\.ckpt"):
-        checks.check_checkpoint(str(whole), resume=True)
+        checkpoints.check(str(whole), resume=True)
 
 
 def test_a_folder_that_cannot_be_written(tmp_path):

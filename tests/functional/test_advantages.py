@@ -112,7 +112,7 @@ def test_permuting_episodes_permutes_advantages(episodes):
 @pytest.mark.parametrize("group", [None, torch.tensor([0, 0, 1, 1, 2])])
 def test_a_group_of_one_is_refused(group):
     episode = torch.zeros(5, dtype=torch.int64) if group is None else torch.tensor([0, 1, 2, 3, 4])
-    with pytest.raises(ValueError, match=r"a group has 1 episode\(s\).*G >= 2.*data.group_size"):
+    with pytest.raises(ValueError, match=r"a group has 1 episode\(s\).*G >= 2.*data.sizes.group_size"):
         group_relative(torch.arange(5.0), episode, group)
 
 
