@@ -27,7 +27,7 @@ class _Keep(ModelCheckpoint):
 
 
 class KeepLast(_Keep):
-    """``last.ckpt`` after every iteration: everything that a resume needs.
+    """``last.ckpt`` after every iteration, and in any case after the last: everything that a resume needs.
 
     When a run of one process fails inside an iteration, ``exception.ckpt`` keeps that moment to look into; resume from
     ``last``. With several processes nothing is saved then: the others are not failing, so a collective would hang.
@@ -46,6 +46,13 @@ class KeepLast(_Keep):
             save_on_train_epoch_end=True,
             enable_version_counter=False,
         )
+
+    def on_train_epoch_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
+        """Save when it is time, or when no iteration follows."""
+        super().on_train_epoch_end(trainer, pl_module)
+        over = trainer.current_epoch + 1 == trainer.max_epochs
+        if over and self._last_global_step_saved != trainer.global_step:
+            self._save_topk_checkpoint(trainer, self._monitor_candidates(trainer))
 
     def on_exception(
         self,

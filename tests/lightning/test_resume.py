@@ -71,8 +71,20 @@ def test_a_finished_checkpoint_is_read_without_unpickling_objects(fit, tmp_path)
     assert checkpoint["RolloutDataModule"] == {"iteration": 1}
 
 
+def test_the_last_iteration_is_saved_whatever_lies_between_two_saves(fit, tmp_path):
+    more = ("validate_first=false", "panel=none", "callbacks.last.every=2")
+    _, module, _ = fit(*more, "trainer.max_epochs=3")
+    last = tmp_path / "run/checkpoints/last.ckpt"
+    assert [path.name for path in last.parent.iterdir()] == ["last.ckpt"]
+    saved = torch.load(last, weights_only=True)
+    assert saved["sharpo"]["policy_version"] == 3
+    assert all(torch.equal(saved["state_dict"][name], x) for name, x in module.state_dict().items())
+    _, rest, _ = fit(*more, "trainer.max_epochs=4", ckpt=str(last), folder=tmp_path / "rest")
+    assert rest.policy_version == 4
+
+
 def test_ckpt_last_finds_the_newest_run(tmp_path):
-    from sharpo.checks import find_checkpoint
+    from sharpo.checkpoints import find as find_checkpoint
 
     with pytest.raises(DataError, match="ckpt=last: no run in"):
         find_checkpoint("last", tmp_path)
