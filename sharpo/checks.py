@@ -177,6 +177,9 @@ def check_choices(cfg: Mapping[str, Any], algorithm: Algorithm) -> None:
             "algorithm.span=think needs answers with a <think> part, and env.action_format=plain has none: choose a "
             "prompt with action_format=tags (prompt=alfworld_append), or algorithm.span=action"
         )
+    parts = {str(node["_target_"]).rpartition(".")[2] for node in cfg["callbacks"].values() if node}
+    if parts & {"LearningCurve", "KeepBest"} and "LogSuccessByFamily" not in parts:
+        raise ConfigError("~callbacks.success: callbacks.curve and callbacks.best read what it counts; remove them too")
     if engine.endswith("ExpertEngine") and algorithm.needs_scores:
         raise ConfigError(
             "engine=expert plays the oracle, not the policy; it goes with algorithm=imitation. Choose engine=vllm or hf"

@@ -105,7 +105,7 @@ def test_files_stay_short(path: Path):
 
 def test_median_file_is_small():
     sizes = sorted(len(path.read_text().splitlines()) for path in PACKAGE_FILES if path.name != "__init__.py")
-    assert sizes[len(sizes) // 2] <= 140
+    assert sizes[len(sizes) // 2] <= 120
 
 
 def test_import_sharpo_is_silent_and_light():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -66,7 +67,7 @@ class Compiled:
     def save(self, path: Path) -> None:
         """Write the file whole or not at all."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_name(f"{path.name}.{id(self):x}.part")
+        draft = path.with_name(f"{path.name}.{os.getpid()}.{id(self):x}.part")
         text = json.dumps({"format": FORMAT, **asdict(self)}, separators=(",", ":"))
         draft.write_bytes(gzip.compress(text.encode(), 6, mtime=0))
         draft.replace(path)
