@@ -66,7 +66,7 @@ class LogSuccessByFamily(Callback):
             logged |= {f"{prefix}/success_low/all": low, f"{prefix}/success_high/all": high}
             logged |= {f"{prefix}/episodes/{family}": float(n) for family, (_, n) in counts.items() if n}
             logged |= {f"{prefix}/turns": turns / seen, f"{prefix}/invalid_actions": invalid / seen}
-            logged[f"{prefix}/invalid_share"] = invalid / turns
+            logged[f"{prefix}/invalid_share"] = invalid / max(turns, 1)
             if self._no_effect is not None:
                 logged[f"{prefix}/nothing_happens"] = without_effect / seen
             # equal on every rank: the mean over ranks that the logger takes changes nothing

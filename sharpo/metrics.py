@@ -55,10 +55,11 @@ class SuccessByFamily(Metric):
             row = self.families.index(episode.task.family)
             self.episodes[row] += 1
             self.successes[row] += int(episode.outcome.success)
-            self.turns += len(episode.turns)
-            self.invalid += sum(turn.action is None or turn.invalid for turn in episode.turns)
+            played = [turn for turn in episode.turns if turn.prompt_ids]  # an episode that never began has none
+            self.turns += len(played)
+            self.invalid += sum(turn.action is None or turn.invalid for turn in played)
             if self.no_effect is not None:
-                self.without_effect += sum(turn.next_observation.strip() == self.no_effect for turn in episode.turns)
+                self.without_effect += sum(turn.next_observation.strip() == self.no_effect for turn in played)
 
     def compute(self) -> dict[str, tuple[int, int]]:
         """Return ``{family: (successes, episodes)}`` and ``all``."""

@@ -35,6 +35,14 @@ def test_turns_without_a_valid_action_and_without_effect_are_counted():
     assert metric.turn_counts() == (3, 2, 2)
 
 
+def test_an_episode_that_never_began_counts_as_lost_and_adds_no_turn():
+    metric = SuccessByFamily()
+    never = Turn((), (), (), "", None, {}, "", "", 0.0, 0.0, "stop", 0, trainable=False)
+    metric.update([replace(episode("pick", False), turns=(never,)), episode("pick", True)])
+    assert metric.compute()["pick"] == (1, 2)
+    assert metric.turn_counts() == (1, 0, 0)
+
+
 def test_another_family_is_refused_by_name():
     with pytest.raises(ValueError, match="'swim'"):
         SuccessByFamily().update([episode("swim", True)])
