@@ -212,9 +212,13 @@ def main() -> None:
     parser.add_argument("--stock", type=int, default=0, help="games that stock TextWorld plays too")
     parser.add_argument("--experts", nargs="*", default=[], metavar="SPLIT", help="win rates over these splits alone")
     parser.add_argument("--compiled", action="store_true", help="win rates over games that are compiled already")
+    parser.add_argument("--open-first", action="store_true", help="the exploring expert of env.open_first")
+    parser.add_argument("--train-games", type=int, help="win rates: env.train_games of the train split")
     given = parser.parse_args()
     make: Make = partial(alfworld, given.alfworld) if given.alfworld else household
     env = make("native")
+    if isinstance(env, AlfWorld):
+        env.open_first, env.train_games = given.open_first, given.train_games
     for split in given.experts:
         chosen = range(env.num_tasks(split) or 300)
         if given.compiled and isinstance(env, AlfWorld):
