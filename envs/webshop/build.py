@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import os
 import random
 import shutil
 from collections import Counter
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sharpo.envs.webshop import goals, nouns, records
+from sharpo.envs.webshop import goals, records
 from sharpo.envs.webshop.catalogue import (
     ASIN,
     FORMAT,
@@ -32,11 +33,14 @@ from sharpo.envs.webshop.goals import Entry, Goal
 from sharpo.envs.webshop.oracle import exact_options
 from sharpo.envs.webshop.products import Product, product, usable
 from sharpo.envs.webshop.reward import attributes_met, kind, options_met
+from sharpo.envs.webshop.tagging import Tagging
 
 from sharpo.errors import DataError
 
-Progress = Callable[[str, int], None]
+Progress = Callable[[str, int, int | None], None]
 _BATCH = 1000
+"""Titles tagged at once, and kept as one part."""
+PARTS = "nouns"
 _HUMAN = "items_human_ins"
 
 
@@ -83,42 +87,58 @@ def _read(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def build(given: Source, target: Path, model: str, price_seed: int = 0, progress: Progress | None = None) -> Catalogue:
+def build(
+    given: Source,
+    target: Path,
+    model: str,
+    price_seed: int = 0,
+    progress: Progress | None = None,
+    workers: int | None = None,
+) -> Catalogue:
     """Make a catalogue and open it; the folder appears when everything in it is complete.
+
+    What takes long, the nouns of the titles and the analysis of the documents, is kept in parts by their content: a
+    build that was interrupted or killed takes those that are there.
 
     Args:
         given: the files.
         target: of the catalogue; an older catalogue there is replaced.
         model: a spaCy model that finds the titles' nouns, or ``words``.
         price_seed: of range prices and price bounds.
-        progress: called with a stage's name and how many of its parts are done.
+        progress: called with a stage's name, how many of its parts are done, and of how many where that is known.
+        workers: processes that tag and analyse; None = one per core, at most 8. Small catalogues need only this one.
 
     Raises:
         DataError: a file is damaged, or the target holds something else.
     """
     tell = progress or _quiet
+    many = workers if workers is not None else min(8, os.cpu_count() or 1)
     if target.exists() and any(target.iterdir()) and not (target / META).exists():
         raise DataError(f"{target} holds other files than a WebShop catalogue: choose another --target")
     work = target.with_name(f"{target.name}.part")
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True)
+    (work / PARTS).mkdir(parents=True, exist_ok=True)
     try:
-        _fill(work, given, random.Random(price_seed), model, price_seed, tell)  # noqa: S311
+        _fill(work, given, random.Random(price_seed), (model, many), price_seed, tell)  # noqa: S311
+        shutil.rmtree(work / PARTS)
         shutil.rmtree(target, ignore_errors=True)
         work.rename(target)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
+    except BaseException:
+        if not any((work / PARTS).glob("*.json")) and not (work / INDEX).exists():  # nothing to go on from
+            shutil.rmtree(work, ignore_errors=True)
+        raise
     opened.cache_clear()
     return Catalogue(target)
 
 
-def _fill(work: Path, given: Source, draws: random.Random, model: str, price_seed: int, tell: Progress) -> None:
+def _fill(
+    work: Path, given: Source, draws: random.Random, tagging: tuple[str, int], price_seed: int, tell: Progress
+) -> None:
     """Write everything of a catalogue into a folder; its description last."""
     from sharpo.envs.search.bm25 import Bm25
 
     tagger: list[str] = []
     try:
-        count = records.save(work / PRODUCTS, _shelve(given, draws, model, tagger, tell))
+        count = records.save(work / PRODUCTS, _shelve(given, draws, Tagging(work / PARTS, *tagging, tagger), tell))
     except ValueError as error:
         raise DataError(f"the products' file cannot be read: {error}") from error
     if not count:
@@ -132,9 +152,10 @@ def _fill(work: Path, given: Source, draws: random.Random, model: str, price_see
         made = _goals(shelf, name, list(places(_pairs(shelf), draws)))
         np.save(work / f"goals_{name}.npy", made)
         counts[name] = len(made)
-        tell(f"goals {name}", len(made))
-    documents = ((one.asin, one.document()) for one, _ in _pairs(shelf))
-    index = Bm25.build(documents, work / INDEX, on_progress=lambda done: tell("index", done))
+        tell(f"goals {name}", len(made), len(made))
+    index = Bm25.build(
+        _Documents(shelf), work / INDEX, workers=tagging[1], on_progress=lambda done: tell("index", done, count)
+    )
     meta = {
         "format": FORMAT, "products": count, "goals": counts, "nouns": tagger[0], "price_seed": price_seed,
         "index": index.fingerprint, "fingerprint": fingerprint(work),
@@ -142,29 +163,44 @@ def _fill(work: Path, given: Source, draws: random.Random, model: str, price_see
     (work / META).write_text(json.dumps(meta, indent=1), encoding="utf-8")
 
 
-def _quiet(stage: str, done: int) -> None:
-    del stage, done
+def _quiet(stage: str, done: int, total: int | None) -> None:
+    del stage, done, total
 
 
-def _shelve(
-    given: Source, draws: random.Random, model: str, tagger: list[str], tell: Progress
-) -> Iterator[dict[str, Any]]:
+class _Documents:
+    """What the search engine indexes; can be read again, so that a finished index is known again."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf = shelf
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return ((one.asin, one.document()) for one, _ in _pairs(self._shelf))
+
+
+def _shelve(given: Source, draws: random.Random, tagging: Tagging, tell: Progress) -> Iterator[dict[str, Any]]:
     """Yield every product as a record: its price drawn, its title's nouns found, in batches."""
-    rows, done = usable(given.rows), 0
+    stated, done = given.nouns, 0
+    if stated is None:
+        pairs = tagging.nouns(_batches(given, draws))
+    else:
+        tagging.name[:] = ["stated"]
+        pairs = ((made, [stated[one.asin] for one in made]) for made in _batches(given, draws))
+    for made, words in pairs:
+        for one, own in zip(made, words, strict=True):
+            yield to_record(replace(one, nouns=own), goals.entry(one.asin, given.attributes, given.human))
+        done += len(made)
+        tell("products", done, None)
+
+
+def _batches(given: Source, draws: random.Random) -> Iterator[list[Product]]:
+    """Yield the products in batches, their prices drawn in their order."""
+    rows = iter(usable(given.rows))
     while batch := list(itertools.islice(rows, _BATCH)):
         made = []
         for row in batch:
             one, found = product(row, given.attributes)
             made.append(one if len(found) == 1 else replace(one, price=draws.uniform(*found)))
-        if given.nouns is None:
-            words, name = nouns.tag([one.title for one in made], model)
-        else:
-            words, name = [given.nouns[one.asin] for one in made], "stated"
-        tagger[:] = [name]
-        for one, own in zip(made, words, strict=True):
-            yield to_record(replace(one, nouns=own), goals.entry(one.asin, given.attributes, given.human))
-        done += len(made)
-        tell("products", done)
+        yield made
 
 
 def _pairs(shelf: Shelf) -> Iterator[tuple[Product, Entry]]:

@@ -62,9 +62,9 @@ def _build(console: Console, given: build.Source, target: str | None, nouns: str
     with Progress(console=console, transient=True) as bar:
         stages: dict[str, TaskID] = {}
 
-        def tell(stage: str, done: int) -> None:
+        def tell(stage: str, done: int, total: int | None) -> None:
             if stage not in stages:
-                stages[stage] = bar.add_task(stage, total=None)
+                stages[stage] = bar.add_task(stage, total=total)
             bar.update(stages[stage], completed=done, description=f"{stage} {done:,}")
 
         found = build.build(given, folder, nouns, price_seed, tell)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from sharpo.errors import ConfigError
@@ -42,6 +44,24 @@ def tag(titles: Sequence[str], model: str) -> tuple[list[tuple[str, ...]], str]:
         return [tuple(_WORD.findall(title.lower())) for title in titles], WORDS
     reader = _load(model)
     return list(_nouns(reader, titles)), f"{reader.meta['lang']}_{reader.meta['name']} {reader.meta['version']}"
+
+
+def write_part(path: Path, made_of: tuple[Sequence[str], str]) -> None:
+    """Write the nouns of titles, with what found them, as JSON; the file appears when it is whole.
+
+    Args:
+        path: of the file.
+        made_of: titles, and the model.
+    """
+    temporary = path.with_suffix(".part")
+    temporary.write_text(json.dumps(tag(*made_of)), encoding="utf-8")
+    temporary.replace(path)
+
+
+def read_part(path: Path) -> tuple[list[tuple[str, ...]], str]:
+    """Return what :func:`write_part` wrote."""
+    words, name = json.loads(path.read_text(encoding="utf-8"))
+    return [tuple(own) for own in words], name
 
 
 def _nouns(reader: Any, titles: Sequence[str]) -> Iterator[tuple[str, ...]]:

@@ -2,9 +2,13 @@
 
 import json
 import random
+import signal
+import subprocess
+import sys
 
 import pytest
-from sharpo.envs.webshop import build, demo, records
+from sharpo.envs.search import build as search_build
+from sharpo.envs.webshop import build, demo, nouns, records
 from sharpo.envs.webshop.catalogue import Catalogue
 
 from sharpo.errors import ConfigError, DataError
@@ -88,6 +92,47 @@ def test_a_tagger_that_is_not_installed_is_named_and_nothing_is_left(webshop_dat
     with pytest.raises(ConfigError, match=r"nouns=no_such_model: .*pip install 'sharpo\[webshop\]'"):
         build.build(build.source(webshop_data, 60), tmp_path / "made", "no_such_model")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_build_that_was_stopped_or_killed_goes_on_with_what_is_there(webshop_data, tmp_path, monkeypatch):
+    monkeypatch.setattr(build, "_BATCH", 40)
+    monkeypatch.setattr(search_build, "CHUNK", 40)
+    target, tagged, analysed = tmp_path / "shop", [], []
+    real_tag, real_part = nouns.write_part, search_build.write_part
+    monkeypatch.setattr(nouns, "write_part", lambda path, of: (tagged.append(path), real_tag(path, of)))
+    monkeypatch.setattr(search_build, "write_part", lambda path, of: (analysed.append(path), real_part(path, of)))
+
+    def stop(name, done, total):
+        if name == "products" and done >= 120:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        build.build(build.source(webshop_data, 240), target, "words", 1, stop, workers=1)
+    kept = len(tagged)
+    assert 3 <= kept < 6
+    script = tmp_path / "build.py"
+    script.write_text(
+        "import os, signal, sys\n"
+        "from pathlib import Path\n"
+        "from sharpo.envs.search import build as search\n"
+        "from sharpo.envs.webshop import build\n"
+        "build._BATCH, search.CHUNK = 40, 40\n"
+        "def tell(name, done, total):\n"
+        "    if name == 'index' and done >= 80:\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "build.build(build.source(Path(sys.argv[1]), 240), Path(sys.argv[2]), 'words', 1, tell, workers=2)\n"
+    )
+    command = [sys.executable, "-W", "error", str(script), str(webshop_data), str(target)]
+    assert subprocess.run(command, check=False, timeout=120).returncode == -signal.SIGKILL
+    assert not target.exists()
+    tagged.clear()
+    again = build.build(build.source(webshop_data, 240), target, "words", 1, workers=1)
+    assert tagged == []  # all nouns were there
+    assert len(analysed) <= 4  # of six, at least two were
+    whole = build.build(build.source(webshop_data, 240), tmp_path / "whole", "words", 1, workers=1)
+    assert (again.fingerprint, again.meta) == (whole.fingerprint, whole.meta)
+    assert not target.with_name("shop.part").exists()
+    assert not (target / "nouns").exists()
 
 
 def test_the_thousand_products_build(thousand_built):
