@@ -24,6 +24,7 @@ import numpy as np
 import search_lucene
 from search_texts import Texts
 from sharpo.envs.search.analyzer import terms
+from sharpo.envs.search.arrays import META
 from sharpo.envs.search.bm25 import Bm25
 
 K = 50
@@ -68,13 +69,14 @@ def ours(texts: Texts, queries: list[str], folder: Path, workers: int) -> Rankin
         if sys.stderr.isatty():
             print(f"\r{done:,} documents", end="", file=sys.stderr)
 
+    done = "check of a finished index" if (folder / META).exists() else "build"
     clock, spent = time.perf_counter(), cpu()
     Bm25.build(texts, folder, workers=workers, on_progress=say)
     built, spent = time.perf_counter() - clock, cpu() - spent
     size = sum(path.stat().st_size for path in folder.iterdir()) / 2**20
     most, child = peak()
     print(
-        f"{texts.count:,} documents, exact index: build {built:.1f} s ({texts.count / built:,.0f}/s, {workers} "
+        f"{texts.count:,} documents, exact index: {done} {built:.1f} s ({texts.count / built:,.0f}/s, {workers} "
         f"process{'es' if workers > 1 else ''}), {spent:.1f} CPU s ({texts.count / spent:,.0f} per CPU s, making the "
         f"texts included), most memory {most:,.0f} MiB here and {child:,.0f} MiB in a worker, {size:,.1f} MiB on disk",
         flush=True,
@@ -135,9 +137,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--folder", type=Path, default=None, help="keep the indexes here; a build goes on from here")
     parser.add_argument("--like", type=Path, default=None, help="items_shuffle*.json whose words are used")
-    parser.add_argument(
-        "--alone", action="store_true", help="without bm25s (all in memory) and Lucene"
-    )
+    parser.add_argument("--alone", action="store_true", help="without bm25s (all in memory) and Lucene")
     options = parser.parse_args()
     root = options.folder or Path(tempfile.mkdtemp(prefix="search_speed_"))
     try:
