@@ -1,5 +1,6 @@
 """Every experiment with every method composes, stays small, and never sets a method's own knob."""
 
+import inspect
 import shutil
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from omegaconf import OmegaConf
 
 from sharpo import overrides
 from sharpo.cli import build, read
+from sharpo.typed import resolve
 
 CHOICES = overrides.choices()
 EXPERIMENTS = CHOICES["experiment"]
@@ -59,7 +61,8 @@ def test_the_papers_settings_of_the_7b_runs():
     for cfg, rows, turns in ((alfworld, 256, 50), (webshop, 64, 15)):
         assert (cfg.data.sizes.groups, cfg.data.sizes.group_size) == (16, 8)
         assert cfg.trainer.devices * cfg.trainer.accumulate_grad_batches * cfg.data.sizes.micro_rows == rows
-        assert (cfg.trainer.max_epochs, cfg.env.max_turns, cfg.env.invalid_penalty) == (200, turns, 0.1)
+        assert (cfg.trainer.max_epochs, cfg.env.invalid_penalty) == (200, 0.1)
+        assert inspect.signature(resolve(cfg.env._target_)).parameters["max_turns"].default == turns
         assert (cfg.policy_loss.kl_coef, cfg.policy_loss.entropy_coef, cfg.optimizer.lr) == (0.01, 0.001, 1e-6)
         assert (cfg.panel.val.temperature, cfg.trainer.check_val_every_n_epoch) == (0.4, 5)
         # ALFWorld: both validation splits whole; WebShop: the paper's 128
