@@ -9,9 +9,9 @@ from typing import Any, ClassVar, get_args
 from sharpo.envs.webshop import oracle, splits, vocabulary
 from sharpo.envs.webshop.catalogue import Catalogue, find, opened
 from sharpo.envs.webshop.goals import Kind
-from sharpo.envs.webshop.pages import Observation, Session, clickables, render
+from sharpo.envs.webshop.pages import BRIEF_PAGE_SIZE, PAGE_SIZE, Observation, Session, clickables, item_names, render
 from sharpo.envs.webshop.splits import GoalSplit
-from sharpo.envs.webshop.store import Store
+from sharpo.envs.webshop.store import Store, parse_action
 
 from sharpo.env import ActionFormat, Answer, Observed, Split, TextEnv
 from sharpo.episode import Outcome, Task
@@ -42,7 +42,8 @@ class WebShop(TextEnv):
     Args:
         catalogue: folder that ``python -m sharpo.data webshop`` built; None for ``$WEBSHOP_DATA``, else
             ``~/.cache/sharpo/webshop``.
-        observation: ``parts`` (what the page shows after the instruction, in quotes), ``text`` or ``text_rich``.
+        observation: ``parts`` (what the page shows after the instruction, in quotes), ``text``, ``text_rich`` or
+            ``brief`` (for tiny policies: three products a page, called item 1 to 3, nothing twice, no buttons).
         goals: ``synthetic`` (from attributes and options) or ``human``.
         goal_split: ``index``, ``paper``, ``asin`` (no product in two splits) or ``legacy_workers`` (with its leak).
         attainable_only: leave out goals that even the exact purchase does not meet.
@@ -113,7 +114,8 @@ class WebShop(TextEnv):
         if self._store is None:
             found = self.catalogue
             self._store = Store(
-                found.shelf, found.search, self.show_attributes, "search_bar" in self.fixes, self._rule
+                found.shelf, found.search, self.show_attributes, "search_bar" in self.fixes, self._rule,
+                BRIEF_PAGE_SIZE if self.observation == "brief" else PAGE_SIZE,
             )  # fmt: skip
         return self._store
 
@@ -166,7 +168,7 @@ class WebShop(TextEnv):
 
     def lexicon(self) -> tuple[str, ...]:
         """Return the words and phrases that cover every text over a small catalogue, longest first."""
-        return vocabulary.words(self.catalogue, self.kind)
+        return vocabulary.words(self.catalogue, self.kind, self.observation == "brief")
 
     # -- play ------------------------------------------------------------------------------------------------------
     def _reset(self, task: Task, *, informed_oracle: bool) -> Observed:
@@ -182,19 +184,27 @@ class WebShop(TextEnv):
         goal = self.catalogue.goal(kind, place)
         self._informed, self._done = informed_oracle, False
         self._query = oracle.best_query(self.store, goal) if informed_oracle else None
-        return self._observe(Session(goal))
+        return self._observe(self.store.begin(goal))
 
     def _step(self, action: str) -> Answer:
         assert self._session is not None
         before = self._session
         if self._done:
             return Answer(self._observed, done=True, info={"won": self._won, "changed": False, "score": before.score})
-        after = self.store.act(before, action)
+        after = self.store.act(before, self._heard(before, action))
         self._done = after.page == "done"
         observed = self._observe(after) if after is not before else self._observed_again()
         earned = self.reward * (after.score if self.graded else float(after.score == 1.0)) if self._done else 0.0
         info = {"won": self._won, "changed": after is not before, "score": after.score}
         return Answer(observed, earned, self._done, info)
+
+    def _heard(self, session: Session, action: str) -> str:
+        """Return a tiny policy's click as the store knows it: no blanks about its text, a product's own name."""
+        name, argument = parse_action(action)
+        if self.observation != "brief" or name != "click" or argument is None:
+            return action
+        asins = {shown: asin for asin, shown in item_names(session).items()}
+        return f"click[{asins.get(argument.strip(), argument.strip())}]"
 
     def _observed_again(self) -> Observed:
         assert self._session is not None
@@ -204,8 +214,11 @@ class WebShop(TextEnv):
         self._session = session
         shown = self.store.nodes(session)
         asked = (ASK,) if session.page == "index" else ()
-        admissible = (*asked, *(f"click[{text}]" for text in clickables(shown)))
+        names = item_names(session) if self.observation == "brief" else {}
+        admissible = (*asked, *(f"click[{names.get(text, text)}]" for text in clickables(shown)))
         advice = self._advise(session) if self.asks_oracle else None
+        if advice is not None and advice[6:-1] in names:
+            advice = f"click[{names[advice[6:-1]]}]"
         return Observed(render(session, shown, self.observation), admissible, advice)
 
     def _advise(self, session: Session) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sharpo.envs.webshop.colours import by_substring
 from sharpo.envs.webshop.fuzzy import same
 from sharpo.envs.webshop.goals import Goal
-from sharpo.envs.webshop.pages import BACK, BUY, NEXT, PREVIOUS, SUB_PAGES, Session, clickables
+from sharpo.envs.webshop.pages import BACK, BUY, NEXT, PAGE_SIZE, PREVIOUS, SUB_PAGES, Session, clickables
 from sharpo.envs.webshop.products import Product
 from sharpo.envs.webshop.store import Store
 
@@ -39,19 +39,22 @@ def query_of(text: str) -> str:
 
 
 def best_query(store: Store, goal: Goal) -> str | None:
-    """Return the words that bring a goal's product nearest to the top: its instruction, else its title; None if none.
+    """Return the words that bring a goal's product to the earliest page of ten results; None if none do.
+
+    Tried in this order: the wanted attributes and the kind of product, the whole instruction, the title.
 
     Args:
         store: searches.
         goal: what was asked for.
     """
     places = []
-    for number, text in enumerate((goal.instruction, goal.name)):
+    wanted = f"{', '.join(goal.attributes)} {goal.query}"
+    for number, text in enumerate((wanted, goal.instruction, goal.name)):
         query = query_of(text)
         if query:
             found = store.results(query)
             if goal.asin in found:
-                places.append((found.index(goal.asin) // 10, number, query))
+                places.append((found.index(goal.asin) // PAGE_SIZE, number, query))
     return min(places)[2] if places else None
 
 
@@ -67,7 +70,7 @@ def exact_purchase(store: Store, session: Session, query: str | None) -> str | N
     if session.page == "done":
         return None
     if session.page == "results" and goal.asin in session.results:
-        page = session.results.index(goal.asin) // 10 + 1
+        page = session.results.index(goal.asin) // session.page_size + 1
         if page == session.number:
             return f"click[{goal.asin.lower()}]"
         return f"click[{(NEXT if page > session.number else PREVIOUS).lower()}]"

@@ -12,8 +12,10 @@ from sharpo.envs.webshop.goals import Goal
 from sharpo.envs.webshop.products import Product
 
 Page = Literal["index", "results", "item", "description", "features", "reviews", "attributes", "done"]
-Observation = Literal["text", "text_rich", "parts"]
+Observation = Literal["text", "text_rich", "parts", "brief"]
 PAGE_SIZE = 10
+BRIEF_PAGE_SIZE = 3
+"""Products on a page of results, for policies that read little."""
 SEPARATOR = " [SEP] "
 SEARCH, BACK, NEXT, PREVIOUS, BUY = "Search", "Back to Search", "Next >", "< Prev", "Buy Now"
 DESCRIPTION, FEATURES, REVIEWS, ATTRIBUTES = "Description", "Features", "Reviews", "Attributes"
@@ -58,6 +60,7 @@ class Session:
         options: chosen so far, in the order in which their names were first chosen.
         visited: asins whose page was opened since the last way back to the search.
         score: of the purchase.
+        page_size: products on a page of results.
     """
 
     goal: Goal
@@ -69,10 +72,11 @@ class Session:
     options: tuple[tuple[str, str], ...] = ()
     visited: frozenset[str] = field(default_factory=frozenset)
     score: float = 0.0
+    page_size: int = PAGE_SIZE
 
     def shown(self) -> tuple[str, ...]:
         """Return the asins on the page of results."""
-        return self.results[(self.number - 1) * PAGE_SIZE : self.number * PAGE_SIZE]
+        return self.results[(self.number - 1) * self.page_size : self.number * self.page_size]
 
 
 class Node(NamedTuple):
@@ -172,16 +176,47 @@ def render(session: Session, shown: list[Node], style: Observation) -> str:
     Args:
         session: where the shopper is.
         shown: the page's nodes.
-        style: ``text`` (one line, parts joined by `` [SEP] ``), ``text_rich`` (one line a node, buttons marked), or
-            ``parts`` (``text`` without the instruction, each part in quotes).
+        style: ``text`` (one line, parts joined by `` [SEP] ``), ``text_rich`` (one line a node, buttons marked),
+            ``parts`` (``text`` without the instruction, each part in quotes), or ``brief`` (what is new on a page).
     """
     if style == "text_rich":
         return _rich(session, shown)
+    if style == "brief":
+        return _brief(session, shown)
     parts = [node.text.strip() for node in shown if node.kind != "option" or node.text]
     if style == "text" or session.page == "done":
         return SEPARATOR.join(parts)
     start = _HEADER if session.page != "index" else _HEADER + 1
     return SEPARATOR.join(f"'{part}'" for part in parts[start:])
+
+
+def item_names(session: Session) -> dict[str, str]:
+    """Return what ``brief`` calls the products on a page of results, by their names in clicks: item 1, item 2, ..."""
+    shown = session.shown() if session.page == "results" else ()
+    return {asin.lower(): f"item {place}" for place, asin in enumerate(shown, 1)}
+
+
+def _brief(session: Session, shown: list[Node]) -> str:
+    """Return the instruction on the first page, and no button; of a product with chosen options these alone."""
+    if session.page == "index":
+        return session.goal.instruction
+    if session.page == "done":
+        return f"{_THANKS[-1]}: {session.score:.2f}"
+    if session.page == "item" and session.options:
+        return f"You have clicked {', '.join(value for _, value in session.options)}"
+    body = [node for node in shown[_HEADER:] if node.kind != "button"]
+    if session.page == "item":
+        groups: dict[str, list[str]] = {}
+        for node in body:
+            if node.kind == "option":
+                groups.setdefault(node.name, []).append(node.text)
+        price = next(node.text for node in body if node.text.startswith("Price: "))
+        return "\n".join([*(f"{name}: {', '.join(values)}" for name, values in groups.items()), price])
+    if session.page != "results":
+        return "\n".join(" ".join(node.text.split()) for node in body) or session.page
+    names = item_names(session)
+    words = [f"\n{names[node.text.lower()]}" if node.kind == "link" else node.text for node in body[bool(names) :]]
+    return "\n".join(" ".join(line.split()) for line in " ".join(words).strip().split("\n"))
 
 
 def _rich(session: Session, shown: list[Node]) -> str:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from sharpo.envs.webshop.goals import Goal
-from sharpo.envs.webshop.pages import BACK, BUY, NEXT, PREVIOUS, SUB_PAGES, Node, Session, clickables, nodes
+from sharpo.envs.webshop.pages import BACK, BUY, NEXT, PAGE_SIZE, PREVIOUS, SUB_PAGES, Node, Session, clickables, nodes
 from sharpo.envs.webshop.products import Product
 from sharpo.envs.webshop.reward import OptionRule, judge
 
@@ -47,6 +47,7 @@ class Store:
         show_attributes: whether an item's page leads to its attributes.
         search_only_when_bar: refuse ``search[...]`` where no search bar is shown; the original allows it everywhere.
         option_rule: how chosen options are compared with the goal's.
+        page_size: products on a page of results.
     """
 
     def __init__(
@@ -56,12 +57,18 @@ class Store:
         show_attributes: bool = False,
         search_only_when_bar: bool = False,
         option_rule: OptionRule = "legacy",
+        page_size: int = PAGE_SIZE,
     ) -> None:
         self.product = product
         self.search = search
         self.show_attributes = show_attributes
         self.search_only_when_bar = search_only_when_bar
         self.option_rule: OptionRule = option_rule
+        self.page_size = page_size
+
+    def begin(self, goal: Goal) -> Session:
+        """Return a shopper at the door."""
+        return Session(goal, page_size=self.page_size)
 
     def nodes(self, session: Session) -> list[Node]:
         """Return what a session's page shows."""
@@ -96,7 +103,7 @@ class Store:
         if text == BUY.lower():
             return replace(session, page="done", score=self.score(session))
         if text == BACK.lower():
-            return Session(session.goal)
+            return self.begin(session.goal)
         if session.page == "results" and text in (NEXT.lower(), PREVIOUS.lower()):
             number = session.number + (1 if text == NEXT.lower() else -1)
             return replace(session, number=number, asin=None, options=())

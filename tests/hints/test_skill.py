@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from sharpo.envs import lexicon
+from sharpo.envs.webshop import WebShop
 
 from sharpo.algorithms.base import Algorithm
 from sharpo.batch import Update
@@ -108,8 +109,8 @@ def test_an_unknown_family_or_environment_says_what_there_is(made, own):
         SkillHint(own).build(group, 0, made.words)
     with pytest.raises(ConfigError, match=r"hint.skills=x.Chess: there are no skill texts in .*household, searchqa"):
         SkillHint("x.Chess")
-    with pytest.raises(ConfigError, match=r"no skill texts for the wording 'tiny' in .*webshop"):
-        SkillHint("webshop", wording=TinyWording())
+    with pytest.raises(ConfigError, match=r"no skill texts for the wording 'tiny' in .*searchqa"):
+        SkillHint("searchqa", wording=TinyWording())
     with pytest.raises(ConfigError, match=r"hint.families must be one of own, all; got 'some'"):
         SkillHint(own, families="some")
     with pytest.raises(ConfigError, match=r"hint.max_tokens must be >= 1"):
@@ -124,6 +125,15 @@ def test_a_tiny_policy_knows_every_word_of_its_texts(words):
     for family, lines in texts.items():
         assert "<|unk|>" not in tokenizer.encode("".join(lines)).tokens, family
     assert len(set(texts.values())) == 7
+
+
+@pytest.mark.parametrize("style", ["text", "brief"])
+def test_a_tiny_shopper_knows_every_word_of_its_texts(made_up_shop, style):
+    tokenizer = word_tokenizer(WebShop(str(made_up_shop), observation=style).lexicon())
+    _, texts = load("webshop", TinyWording.skills)
+    assert set(texts) == {*FAMILIES["webshop"], GENERAL}
+    for family, lines in texts.items():
+        assert "<|unk|>" not in tokenizer.encode("".join(lines)).tokens, family
 
 
 def test_the_familys_part_reaches_the_teacher(made):
