@@ -139,7 +139,8 @@ class _Collection:
         play.slot = slot
         self.by_slot[slot] = play
         self.stepping += 1
-        asked = None if self.o.engine.reports_logp else play.hinted  # a policy never asks the oracle
+        engine = self.o.engine
+        asked = None if engine.reports_logp else play.hinted or getattr(engine, "informed", False)
         self.o.pool.reset(slot, play.task, informed_oracle=asked)
 
     def _on_event(self, event: EnvEvent) -> None:

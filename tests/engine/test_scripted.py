@@ -79,6 +79,8 @@ def test_the_expert_plays_the_oracle_and_its_noise_follows_the_seed():
     texts = [played(noisy, ask(seed=seed))[0] for seed in range(20)]
     assert set(texts) == {"a", "b"}
     assert texts == [played(noisy, ask(seed=seed))[0] for seed in range(20)]
+    blank = {played(noisy, ask(seed=seed, admissible=("f[<x y>]", "< p", "n >")))[0] for seed in range(20)}
+    assert blank == {"< p", "n >"}
     half = ExpertEngine(noise=0.5, encode=letters)
     share = sum(played(half, ask(seed=seed))[0] != "go" for seed in range(400)) / 400
     assert abs(share - 0.5) < 0.1
