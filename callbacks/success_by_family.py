@@ -9,13 +9,14 @@ import lightning
 from lightning.pytorch.callbacks import Callback
 
 from sharpo.metrics import HOUSEHOLD_FAMILIES, SuccessByFamily
-from sharpo.stats import wilson
+from sharpo.stats import bootstrap, wilson
 
 
 class LogSuccessByFamily(Callback):
     """Logs ``val/success/<family>``, ``val/episodes/<family>`` and both for ``all``, with Wilson's 95 % interval.
 
-    Beside them, means per episode: ``val/turns``, ``val/invalid_actions`` (turns without a valid action) and, where
+    The mean score is ``val/score/all``, with the bootstrap's 95 % interval. Beside them, means per episode:
+    ``val/turns``, ``val/invalid_actions`` (turns without a valid action) and, where
     the environment has a fixed answer for it, ``val/nothing_happens`` (turns without effect); and
     ``val/invalid_share`` of all turns. The panel named ``val`` logs under ``val``, any other under ``val_<name>``.
 
@@ -26,6 +27,7 @@ class LogSuccessByFamily(Callback):
     def __init__(self, families: Sequence[str] | None = None) -> None:
         self.families = families
         self.counts: dict[str, Mapping[str, tuple[int, int]]] = {}
+        self.scores: dict[str, dict[str, float]] = {}
         self._metrics: list[SuccessByFamily] = []
         self._names: list[str] = []
         self._no_effect: str | None = None
@@ -52,7 +54,7 @@ class LogSuccessByFamily(Callback):
 
     def on_validation_epoch_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
         """Sum over ranks and log."""
-        self.counts = {}
+        self.counts, self.scores = {}, {}
         for name, metric in zip(self._names, self._metrics, strict=True):
             prefix = "val" if name == "val" else f"val_{name}"
             counts = metric.compute()
@@ -64,6 +66,13 @@ class LogSuccessByFamily(Callback):
             low, high = wilson(won, seen)
             logged = {f"{prefix}/success/{family}": w / n for family, (w, n) in counts.items() if n}
             logged |= {f"{prefix}/success_low/all": low, f"{prefix}/success_high/all": high}
+            values = metric.score_values()
+            low, high = bootstrap(values, seed=0)
+            self.scores[name] = {"mean": sum(values) / len(values), "low": low, "high": high}
+            logged |= {
+                f"{prefix}/{key}/all": self.scores[name][of]
+                for key, of in (("score", "mean"), ("score_low", "low"), ("score_high", "high"))
+            }
             logged |= {f"{prefix}/episodes/{family}": float(n) for family, (_, n) in counts.items() if n}
             logged |= {f"{prefix}/turns": turns / seen, f"{prefix}/invalid_actions": invalid / seen}
             logged[f"{prefix}/invalid_share"] = invalid / max(turns, 1)

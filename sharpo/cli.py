@@ -232,16 +232,16 @@ def evaluate(cfg: DictConfig) -> dict[str, Any]:
     hush(judging=True)
     checkpoint = checkpoints.check(checkpoints.find(cfg.ckpt, Path(cfg.paths.root, cfg.name)), resume=False)
     trainer = parts.trainer()
-    counted = next((c for c in trainer.callbacks if hasattr(c, "counts")), None)  # type: ignore[attr-defined]
-    if counted is None:
+    judged: Any = next((c for c in trainer.callbacks if hasattr(c, "counts")), None)  # type: ignore[attr-defined]
+    if judged is None:
         raise ConfigError("eval counts with callbacks.success: choose callbacks=eval")
     tell(trainer.loggers, parts.logged)
     trainer.validate(parts.module(), datamodule=parts.data(), ckpt_path=checkpoint, verbose=False, weights_only=True)
-    result = {"model": parts.path, "ckpt": checkpoint, "panels": stats.summary(counted.counts)}  # type: ignore[attr-defined]
+    result = {"model": parts.path, "ckpt": checkpoint, "panels": stats.summary(judged.counts), "scores": judged.scores}
     if trainer.is_global_zero:
         checks.make_folder(parts.run)
         (parts.run / "eval.json").write_text(json.dumps(result, indent=2), encoding="utf-8")
-        print(stats.table(result["panels"]))  # noqa: T201
+        print(stats.table(result["panels"], result["scores"]))  # noqa: T201
         print(f"written: {parts.run / 'eval.json'}")  # noqa: T201
     return result
 

@@ -10,11 +10,12 @@ from torchmetrics import Metric
 
 from sharpo.episode import Episode
 
+_STEPS = 1000  # scores are counted in steps of 1/1000
 HOUSEHOLD_FAMILIES = ("pick", "look", "clean", "heat", "cool", "pick2")
 
 
 class SuccessByFamily(Metric):
-    """Successes over episodes by task family and over all: counts over counts, summed over ranks.
+    """Successes over episodes by task family and over all, and scores: counts over counts, summed over ranks.
 
     Args:
         families: the environment's families; an episode of another family is refused.
@@ -31,6 +32,7 @@ class SuccessByFamily(Metric):
     turns: Tensor
     invalid: Tensor
     without_effect: Tensor
+    scores: Tensor
 
     def __init__(self, families: Sequence[str] = HOUSEHOLD_FAMILIES, no_effect: str | None = None) -> None:
         super().__init__()
@@ -41,6 +43,7 @@ class SuccessByFamily(Metric):
         zeros = torch.zeros(len(self.families), dtype=torch.int64)
         for name in ("successes", "episodes"):
             self.add_state(name, default=zeros.clone(), dist_reduce_fx="sum")
+        self.add_state("scores", default=torch.zeros(_STEPS + 1, dtype=torch.int64), dist_reduce_fx="sum")
         for name in ("turns", "invalid", "without_effect"):
             self.add_state(name, default=torch.zeros((), dtype=torch.int64), dist_reduce_fx="sum")
 
@@ -55,6 +58,7 @@ class SuccessByFamily(Metric):
             row = self.families.index(episode.task.family)
             self.episodes[row] += 1
             self.successes[row] += int(episode.outcome.success)
+            self.scores[round(_STEPS * episode.outcome.score)] += 1
             played = [turn for turn in episode.turns if turn.prompt_ids]  # an episode that never began has none
             self.turns += len(played)
             self.invalid += sum(turn.action is None or turn.invalid for turn in played)
@@ -72,6 +76,12 @@ class SuccessByFamily(Metric):
         """Return (turns, those without a valid action, those without effect), summed over ranks."""
         with self.sync_context():
             return int(self.turns), int(self.invalid), int(self.without_effect)
+
+    def score_values(self) -> list[float]:
+        """Return the score of every episode over all ranks, rounded to 1/1000, in rising order."""
+        with self.sync_context():
+            counts = self.scores.tolist()
+        return [step / _STEPS for step, count in enumerate(counts) for _ in range(count)]
 
 
 class MeanOverTokens(Metric):

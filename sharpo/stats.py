@@ -128,8 +128,14 @@ def summary(counts: Mapping[str, Mapping[str, tuple[int, int]]]) -> dict[str, di
     return out
 
 
-def table(panels: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
-    """Return a summary as text, one line for each family of each panel.
+def table(
+    panels: Mapping[str, Mapping[str, Mapping[str, Any]]], scores: Mapping[str, Mapping[str, float]] | None = None
+) -> str:
+    """Return a summary as text, one line for each family of each panel, and one for each panel's mean score.
+
+    Args:
+        panels: from :func:`summary`.
+        scores: ``{panel: {mean, low, high}}``.
 
     Example:
         >>> print(table(summary({"val": {"pick": (3, 4), "all": (3, 4)}})))
@@ -143,4 +149,7 @@ def table(panels: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
             rate = "-" if row["rate"] is None else f"{row['rate']:.3f}"
             interval = f"{row['low']:.3f} to {row['high']:.3f}"
             lines.append(f"{panel:<10} {family:<10} {rate:>7}   {interval:>14} {row['episodes']:>10}")
+    for panel, row in (scores or {}).items():
+        interval = f"{row['low']:.3f} to {row['high']:.3f}"
+        lines.append(f"{panel:<10} {'(score)':<10} {row['mean']:>7.3f}   {interval:>14}")
     return "\n".join(lines)

@@ -135,6 +135,9 @@ def test_eval_prints_a_table_by_family_and_writes_json(small, tmp_path, capsys):
     assert "greedy" in printed
     result = json.loads((tmp_path / "e/eval.json").read_text())
     assert result["panels"]["val"]["all"]["episodes"] == 8
+    score = result["scores"]["greedy"]
+    assert 0 <= score["low"] <= score["mean"] <= score["high"] <= 1
+    assert "(score)" in printed
 
 
 def test_without_a_terminal_every_iteration_writes_a_line(fit, capsys):

@@ -43,6 +43,13 @@ def test_an_episode_that_never_began_counts_as_lost_and_adds_no_turn():
     assert metric.turn_counts() == (1, 0, 0)
 
 
+def test_scores_are_counted_to_a_thousandth():
+    metric = SuccessByFamily()
+    half = Outcome(False, 2 / 3, terminated=True, truncated=False)
+    metric.update([episode("pick", True), replace(episode("pick", False), outcome=half), episode("heat", False)])
+    assert metric.score_values() == [0.0, 0.667, 1.0]
+
+
 def test_another_family_is_refused_by_name():
     with pytest.raises(ValueError, match="'swim'"):
         SuccessByFamily().update([episode("swim", True)])
