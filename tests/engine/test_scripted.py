@@ -122,7 +122,7 @@ def test_an_expert_without_oracle_or_choices_or_with_odd_noise_is_refused():
         engine.submit(request)
         with pytest.raises(DataError, match=message):
             engine.poll()
-    with pytest.raises(ConfigError, match="engine.noise=.*: must be at least 0 and at most 1"):
+    with pytest.raises(ConfigError, match=r"engine\.noise=1.5: must be at least 0 and at most 1"):
         ExpertEngine(noise=1.5)
     with pytest.raises(ConfigError, match=r"engine.slips must be in \[0, 1 - noise = 0.8\]"):
         ExpertEngine(noise=0.2, slips=0.9)

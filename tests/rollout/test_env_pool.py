@@ -232,9 +232,9 @@ def test_an_environment_that_cannot_be_made_says_why(fault):
 
 
 def test_bad_settings_are_refused(fault):
-    with pytest.raises(ConfigError, match="data.pool.workers=0: must be at least 1"):
+    with pytest.raises(ConfigError, match=r"data\.pool\.workers=0: must be at least 1"):
         ProcessEnvPool(fault.FaultEnv, workers=0)
-    with pytest.raises(ConfigError, match="data.pool.step_timeout_s=0: must be above 0"):
+    with pytest.raises(ConfigError, match=r"data\.pool\.step_timeout_s=0: must be above 0"):
         ProcessEnvPool(fault.FaultEnv, step_timeout_s=0)
     with pytest.raises(ConfigError, match="cannot go to a worker process"):
         ProcessEnvPool(lambda: fault.FaultEnv())
