@@ -60,6 +60,12 @@ def test_a_text_is_compared_with_the_first_member_only():
     assert similar_anchors(["abcdefghij", "abcdefghiX", "abcdefghYX"], 0.85).tolist() == [0, 0, 1]
 
 
+def test_a_ratio_at_the_threshold_is_enough():
+    # 2 * 2 / (4 + 2): every bound of the ratio is equal to it here
+    assert similar_anchors(["abcd", "ab"], 4 / 6).tolist() == [0, 0]
+    assert similar_anchors(["abcd", "ab"], 4 / 6 + 1e-9).tolist() == [0, 1]
+
+
 def test_frequent_letters_of_long_texts_count():
     long = "you see a mug 1, a mug 2 and a bowl 3. " * 8
     changed = "now " + long.replace("bowl", "vase")
