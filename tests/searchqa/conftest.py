@@ -24,7 +24,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.bodies.append(json.loads(body))
         fault = self.server.faults.pop(0) if self.server.faults else "ok"
         if fault == "hang":
-            time.sleep(1.0)
+            time.sleep(3.0)
         good = json.dumps({"result": [[{"document": {"contents": '"T"\nx'}, "score": 1.5}]]}).encode()
         if fault == "reset":
             self.close_connection = True

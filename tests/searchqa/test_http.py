@@ -93,7 +93,8 @@ def test_our_client_says_when_it_is_refused(url):
 def test_a_fault_that_passes_is_tried_again(faulty, fault):
     server = faulty(fault, fault)
     clock = time.monotonic()
-    found = HttpRetriever(server.url, tries=3, wait_s=0.02, timeout_s=0.3).search(["q"], 3)
+    patience = 1.0 if fault == "hang" else 10.0  # a busy machine answers late
+    found = HttpRetriever(server.url, tries=3, wait_s=0.02, timeout_s=patience).search(["q"], 3)
     assert [passage.contents for passage in found[0]] == ['"T"\nx']
     assert server.bodies == [{"queries": ["q"], "topk": 3, "return_scores": True}] * 3
     assert time.monotonic() - clock >= 0.06  # waited one and two times wait_s
@@ -103,7 +104,7 @@ def test_a_fault_that_passes_is_tried_again(faulty, fault):
 def test_a_fault_that_stays_is_one_error(faulty, fault):
     server = faulty(*[fault] * 5)
     with pytest.raises(RetrievalError, match=rf"{server.url} did not answer a search in 2 tries \(the last: "):
-        HttpRetriever(server.url, tries=2, wait_s=0.0, timeout_s=0.2).search(["q"], 3)
+        HttpRetriever(server.url, tries=2, wait_s=0.0, timeout_s=0.2 if fault == "hang" else 10.0).search(["q"], 3)
     assert len(server.bodies) == 2
 
 
