@@ -127,6 +127,12 @@ def test_steps_whose_weights_vanish_stay_finite():
     assert factor.tolist() == [0.5, 0.5]  # 0 / 1e-6, then the clip
 
 
+def test_a_step_that_takes_no_part_gets_exactly_1(assert_golden):
+    # mean of the usable 0.5 and 1.5 is 1: factors 2 and 2/3; the 9 neither moves it nor is moved
+    mean, usable = torch.tensor([0.5, 9.0, 1.5]), torch.tensor([True, False, True])
+    assert_golden(equal_step_factor(mean, usable, torch.zeros(3, dtype=torch.int64)), [2.0, 1.0, 2 / 3])
+
+
 def test_one_usable_step_is_left_alone(toys):
     table, batch, scores = toys.tokens(SPANS, [-1.0, -1.0], selected=[True, False])
     plain = toys.credited(batch, scores, table, StepOpsd(policy_loss=toys.plain)).advantages
