@@ -10,7 +10,7 @@ demo: setup  ## warm start a tiny policy, train it with SHARPO, show success by 
 	@$(RUN) -m sharpo.demo
 
 test: lint  ## every test: unit, contract, integration (vLLM on CPU included)
-	@$(PYTHON) bootstrap.py smollm2
+	@$(PYTHON) bootstrap.py smollm2 webshop
 	@OMP_NUM_THREADS=1 $(RUN) -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 lint: setup  ## ruff and pyright

