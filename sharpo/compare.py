@@ -238,6 +238,7 @@ def draw(runs: Sequence[Run], path: Path, panel: str) -> None:
         means = [fmean(run.rate(i) for run in mine) for i in shared]
         axes.plot(shared, means, color=colour, marker="o", markersize=3, label=f"{name} ({len(mine)} seeds)")
     axes.set(xlabel="iteration", ylabel="success", ylim=(0, 1), title=f"Panel {panel}: few seeds do not rank methods")
+    axes.xaxis.get_major_locator().set_params(integer=True)  # an iteration has no half
     axes.grid(alpha=0.3)
     axes.legend(loc="upper left", frameon=False, fontsize="small")
     figure.savefig(path, dpi=130)
