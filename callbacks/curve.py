@@ -70,6 +70,7 @@ def draw(points: list[dict[str, Any]], path: str | Path, title: str = "") -> Non
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     figure = Figure(figsize=(7, 4.2), layout="constrained")
     FigureCanvasAgg(figure)
@@ -82,7 +83,7 @@ def draw(points: list[dict[str, Any]], path: str | Path, title: str = "") -> Non
         (line,) = axes.plot(x, [row["success"] for row in rows], marker="o", label=label)
         axes.fill_between(x, [r["low"] for r in rows], [r["high"] for r in rows], color=line.get_color(), alpha=0.15)
     axes.set(xlabel="iteration", ylabel="success, 95 % interval", ylim=(0, 1), title=title)
-    axes.xaxis.get_major_locator().set_params(integer=True)  # an iteration has no half
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(alpha=0.3)
     axes.legend(loc="lower right", frameon=False)
     figure.savefig(path, dpi=130)

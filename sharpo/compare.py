@@ -226,6 +226,7 @@ def draw(runs: Sequence[Run], path: Path, panel: str) -> None:
     """Draw success against iterations: thin lines are seeds, a thick line is a method's mean over its seeds."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     figure = Figure(figsize=(7.5, 4.5), layout="constrained")
     FigureCanvasAgg(figure)
@@ -238,7 +239,7 @@ def draw(runs: Sequence[Run], path: Path, panel: str) -> None:
         means = [fmean(run.rate(i) for run in mine) for i in shared]
         axes.plot(shared, means, color=colour, marker="o", markersize=3, label=f"{name} ({len(mine)} seeds)")
     axes.set(xlabel="iteration", ylabel="success", ylim=(0, 1), title=f"Panel {panel}: few seeds do not rank methods")
-    axes.xaxis.get_major_locator().set_params(integer=True)  # an iteration has no half
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(alpha=0.3)
     axes.legend(loc="upper left", frameon=False, fontsize="small")
     figure.savefig(path, dpi=130)
