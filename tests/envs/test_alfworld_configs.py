@@ -76,3 +76,20 @@ def build_plain(*overrides):
     from omegaconf import OmegaConf
 
     return OmegaConf.to_container(read("train", list(overrides)), resolve=True)
+
+
+def test_the_tiny_run_is_judged_on_all_of_valid_seen_and_both_tiny_runs_take_the_same_games():
+    warm, tiny = (read("train", [f"experiment=alfworld_{name}"]) for name in ("warmstart", "tiny"))
+    panels = {name: build(node, name) for name, node in tiny.panel.items()}
+    assert {name: (panel.split, panel.tasks, panel.temperature) for name, panel in panels.items()} == {
+        "val": ("valid_seen", None, 1.0),
+        "greedy": ("valid_seen", None, 0.0),
+    }
+    assert warm.env.train_games == tiny.env.train_games == 512
+    assert build(tiny.env, "env").max_turns == build(warm.env, "env").max_turns == 50
+    updates = (
+        warm.data.sizes.groups
+        * warm.data.sizes.group_size
+        // (warm.data.sizes.micro_rows * warm.trainer.accumulate_grad_batches)
+    )
+    assert warm.trainer.max_epochs * updates == warm.schedule.total_updates
