@@ -1,4 +1,4 @@
-"""The baseline: one validation of the untrained policy, before the first update."""
+"""The ends of the curve: a validation before the first update, and one after the last."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from lightning.pytorch.callbacks import Callback
 
 
 class ValidateFirst(Callback):
-    """Runs every panel once when training starts, with training's own engine; a resumed run has its baseline."""
+    """Runs every panel once when training starts, with training's own engine; a resumed run has its baseline.
+
+    After the last iteration they run too, also where ``trainer.check_val_every_n_epoch`` would leave it out.
+    """
 
     def on_train_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:  # noqa: ARG002
         """Run the validation loop in place, as the epoch loop does after an epoch."""
@@ -16,3 +19,8 @@ class ValidateFirst(Callback):
         trainer.validating = True
         trainer.fit_loop.epoch_loop.val_loop.run()
         trainer.training = True
+
+    def on_train_epoch_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:  # noqa: ARG002
+        """Let the last iteration be validated whatever its number."""
+        if trainer.max_epochs == trainer.current_epoch + 1:
+            trainer.check_val_every_n_epoch = 1

@@ -34,6 +34,19 @@ def test_two_epochs_collect_twice_and_validate_fresh_weights(fit):
     assert trainer.global_step == 2 * 4 * 1  # 16 one-row episodes in updates of 4
 
 
+def test_the_last_iteration_is_validated_whatever_its_number(fit):
+    class Versions(Callback):
+        def __init__(self):
+            self.seen = []
+
+        def on_validation_start(self, trainer, module):
+            self.seen.append(module.policy_version)
+
+    versions = Versions()
+    fit("trainer.max_epochs=3", "trainer.check_val_every_n_epoch=2", callbacks=[versions])
+    assert versions.seen == [0, 2, 3]
+
+
 def test_training_changes_the_weights_and_logs_finite_numbers(fit):
     trainer, module, _ = fit("algorithm=sharpo")
     fresh = module.make_policy()
