@@ -110,6 +110,8 @@ class RolloutDataModule(lightning.LightningDataModule):
                     raise ConfigError(f"trainer.{name}={have}: rollouts need {need} (one collection per epoch)")
             if trainer.world_size > 1 and trainer._accelerator_connector.use_distributed_sampler:
                 raise ConfigError("trainer.use_distributed_sampler=true: set it to false; tasks are shared out here")
+            if self.save_rollouts is not None:
+                store.check_folder(self.save_rollouts)
         if self.engine is None:
             self.engine = self.make_engine()
             if isinstance(self.engine, TextEngine):

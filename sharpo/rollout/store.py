@@ -3,11 +3,30 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from sharpo.episode import Episode
 from sharpo.errors import DataError
+
+
+def check_folder(folder: str) -> None:
+    """Make the folder of the saved episodes and write in it, so that one that cannot be is found at start.
+
+    Raises:
+        DataError: when it cannot be made or written.
+    """
+    if not folder.strip():
+        raise DataError(f"data.save_rollouts={folder!r}: must be a folder, or null to save none")
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise DataError(
+            f"data.save_rollouts={folder} cannot be written ({error.strerror}): choose another folder"
+        ) from error
 
 
 def save(path: str | Path, groups: Sequence[Sequence[Episode]]) -> None:
@@ -31,13 +50,17 @@ def load(path: str | Path) -> list[list[Episode]]:
     """Read what :func:`save` wrote.
 
     Raises:
-        DataError: when the file is absent or a line is not an episode.
+        DataError: when the file is absent, is no text, or a line is not an episode.
     """
     target = Path(path)
     if not target.is_file():
         raise DataError(f"no saved rollouts at {target}; give data.save_rollouts when you train to write some")
+    try:
+        text = target.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{target} cannot be read as text ({error}); give a file of data.save_rollouts") from error
     groups: dict[int, list[Episode]] = {}
-    for number, line in enumerate(target.read_text(encoding="utf-8").splitlines(), start=1):
+    for number, line in enumerate(text.splitlines(), start=1):
         try:
             raw = json.loads(line)
             groups.setdefault(raw["group"], []).append(Episode.from_json(json.dumps(raw["episode"])))

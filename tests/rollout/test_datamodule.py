@@ -154,6 +154,15 @@ def test_validation_alone_plays_the_panels_and_starts_a_new_engine(tmp_path, toy
     assert data.collections == 0
 
 
+def test_a_folder_for_episodes_that_cannot_be_made_is_found_before_the_engine_starts(tmp_path, toy_renderer):
+    (tmp_path / "file").touch()
+    data = data_of(toy_renderer, log := [], save_rollouts=str(tmp_path / "file" / "deep"))
+    with pytest.raises(DataError, match=r"data.save_rollouts=.* cannot be written"):
+        trainer_of(tmp_path, 1).fit(Module(log), datamodule=data)
+    assert log == []
+    assert data.engine is None
+
+
 def test_a_resumed_run_goes_on_with_the_next_tasks_and_version(tmp_path, toy_renderer):
     class Keep(lightning.Callback):
         def on_train_epoch_end(self, trainer, pl_module):

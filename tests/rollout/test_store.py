@@ -21,3 +21,16 @@ def test_an_absent_file_and_a_foreign_line_are_refused(tmp_path):
     (tmp_path / "other.jsonl").write_text('{"group": 0, "episode": {"task": 1}}\n')
     with pytest.raises(DataError, match=r"other.jsonl, line 1"):
         store.load(tmp_path / "other.jsonl")
+    (tmp_path / "binary.jsonl").write_bytes(b"\x80\x00\xff")
+    with pytest.raises(DataError, match=r"binary.jsonl cannot be read as text .*data.save_rollouts"):
+        store.load(tmp_path / "binary.jsonl")
+
+
+def test_a_folder_that_cannot_hold_episodes_is_refused_before_the_first_is_played(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(DataError, match=r"data.save_rollouts=.*file/deep cannot be written \(.*\): choose another"):
+        store.check_folder(str(tmp_path / "file" / "deep"))
+    with pytest.raises(DataError, match=r"data.save_rollouts='': must be a folder, or null"):
+        store.check_folder("")
+    store.check_folder(str(tmp_path / "new" / "deep"))
+    assert list((tmp_path / "new" / "deep").iterdir()) == []
