@@ -70,7 +70,11 @@ def webshop(arguments: argparse.Namespace, console: Console) -> None:
         command.check(console, arguments.target)
     elif arguments.action == "demo":
         command.invent(
-            console, arguments.target, 3000 if arguments.products is None else arguments.products, arguments.seed
+            console,
+            arguments.target,
+            3000 if arguments.products is None else arguments.products,
+            arguments.seed,
+            replace=arguments.replace,
         )
     elif arguments.source is None:
         raise DataError("webshop build needs --source, the folder of items_shuffle.json and items_ins_v2.json")
@@ -96,6 +100,7 @@ def main(arguments: list[str] | None = None) -> int:
     shop.add_argument("--products", type=int, help="build: only the first; demo: how many (3000)")
     shop.add_argument("--nouns", help="build: a spaCy model for the titles' nouns, or `words` to do without")
     shop.add_argument("--seed", type=int, default=0, help="of range prices and price bounds; demo: of everything")
+    shop.add_argument("--replace", action="store_true", help="demo: even another catalogue that is there")
     shop.set_defaults(run=webshop)
     given = parser.parse_args(arguments)
     try:

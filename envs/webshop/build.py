@@ -113,10 +113,15 @@ def build(
     """
     tell = progress or _quiet
     many = workers if workers is not None else min(8, os.cpu_count() or 1)
+    if target.exists() and not target.is_dir():
+        raise DataError(f"{target} is a file, not a folder: choose another --target")
     if target.exists() and any(target.iterdir()) and not (target / META).exists():
         raise DataError(f"{target} holds other files than a WebShop catalogue: choose another --target")
     work = target.with_name(f"{target.name}.part")
-    (work / PARTS).mkdir(parents=True, exist_ok=True)
+    try:
+        (work / PARTS).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"{target} cannot be made ({error.strerror}): choose another --target") from error
     try:
         _fill(work, given, random.Random(price_seed), (model, many), price_seed, tell)  # noqa: S311
         shutil.rmtree(work / PARTS)

@@ -111,7 +111,7 @@ class Catalogue:
         self.folder = folder
         try:
             self.meta: Mapping[str, Any] = json.loads((folder / META).read_text(encoding="utf-8"))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             raise DataError(
                 f"no WebShop catalogue in {folder}: {_GET}; or set env.catalogue (or {VARIABLE}) to a built one"
             ) from None

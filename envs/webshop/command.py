@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import Progress, TaskID
 from sharpo.envs.webshop import build, demo, splits
-from sharpo.envs.webshop.catalogue import VARIABLE, Catalogue, find
+from sharpo.envs.webshop.catalogue import FORMAT, META, VARIABLE, Catalogue, find
 from sharpo.envs.webshop.goals import Kind
 from sharpo.envs.webshop.nouns import WORDS
 
@@ -37,7 +38,7 @@ def make(
     return _build(console, build.source(Path(source).expanduser(), limit), target, nouns, price_seed)
 
 
-def invent(console: Console, target: str | None, products: int, seed: int) -> Catalogue:
+def invent(console: Console, target: str | None, products: int, seed: int, *, replace: bool = False) -> Catalogue:
     """Build a catalogue of made-up products.
 
     Args:
@@ -45,8 +46,29 @@ def invent(console: Console, target: str | None, products: int, seed: int) -> Ca
         target: of the catalogue; None for the default place.
         products: how many.
         seed: of everything.
+        replace: another catalogue that is there.
+
+    Raises:
+        DataError: the folder holds another catalogue.
     """
-    return _build(console, demo.source(products, seed), target, WORDS, seed)
+    given = demo.source(products, seed)
+    if not replace:
+        _refuse_another(find(target), products, seed)
+    return _build(console, given, target, WORDS, seed)
+
+
+def _refuse_another(folder: Path, products: int, seed: int) -> None:
+    """Refuse to lose a catalogue that another command made; one that cannot be used any more is no loss."""
+    try:
+        meta = json.loads((folder / META).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return
+    made = (meta.get("products"), meta.get("nouns"), meta.get("price_seed"))
+    if meta.get("format") == FORMAT and made != (products, "stated", seed):
+        raise DataError(
+            f"{folder} holds another catalogue: {made[0]:,} products, nouns by {made[1]}, seed {made[2]}; choose "
+            "another --target, or give --replace to lose it"
+        )
 
 
 def check(console: Console, target: str | None) -> Catalogue:

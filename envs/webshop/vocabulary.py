@@ -74,7 +74,7 @@ def words(catalogue: Catalogue, kind: Kind, brief: bool = False) -> tuple[str, .
         raise ConfigError(
             f"the catalogue in {catalogue.folder} has {len(catalogue.shelf):,} products; a word-level tokenizer is "
             f"made for at most {MOST_PRODUCTS:,}: use a pretrained model, or "
-            "`python -m sharpo.data webshop demo --products 240`"
+            "`python -m sharpo.data webshop demo --products 240 --target FOLDER` and env.catalogue=FOLDER"
         )
     found = {word for text in _texts(catalogue, kind, brief) for word in _WORD.findall(text.lower())}
     found |= {str(number) for number in (*range(101), *range(110, 1000, 10))}  # pages, results, scores, bounds

@@ -24,6 +24,40 @@ def test_build_from_the_files_without_a_tagger(webshop_data, tmp_path, capsys):
     assert "50 products; nouns by words" in told
 
 
+def test_another_catalogue_is_lost_on_demand_alone(tmp_path, capsys):
+    target = tmp_path / "shop"
+    given = ["webshop", "demo", "--target", str(target), "--products"]
+    for again in range(2):  # the same once more is no loss
+        assert data.main([*given, "60"]) == 0, again
+    before = (target / "meta.json").read_bytes()
+    for other in (["61"], ["60", "--seed", "1"]):
+        capsys.readouterr()
+        assert data.main([*given, *other]) == 2
+        told = capsys.readouterr().err
+        assert f"{target} holds another catalogue: 60 products, nouns by stated, seed 0; choose another" in told
+        assert told.count("\n") == 1
+    assert (target / "meta.json").read_bytes() == before
+    assert data.main([*given, "61", "--replace"]) == 0
+    assert "61 products" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("action", "place", "message"),
+    [
+        ("demo", "file", "file is a file, not a folder: choose another --target"),
+        ("demo", "file/shop", "file/shop cannot be made (Not a directory): choose another --target"),
+        ("verify", "file", "no WebShop catalogue in"),
+    ],
+)
+def test_a_target_that_is_no_folder(tmp_path, capsys, action, place, message):
+    (tmp_path / "file").touch()
+    assert data.main(["webshop", action, "--target", str(tmp_path / place)]) == 2
+    told = capsys.readouterr().err
+    assert message in told
+    assert told.count("\n") == 1
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
