@@ -46,13 +46,23 @@ def variant() -> str:
     return "cuda" if has_nvidia_gpu() else "cpu"
 
 
+def runs(program: str, version: str) -> bool:
+    """Return True when a program is a Python of this version: a version manager's stand-in may lead nowhere."""
+    code = "import sys; print('%d.%d' % sys.version_info[:2])"
+    try:
+        done = subprocess.run([program, "-c", code], capture_output=True, text=True, check=False)
+    except OSError:
+        return False
+    return done.returncode == 0 and done.stdout.strip() == version
+
+
 def usable_python() -> str:
     """Return an interpreter of a version that all parts support (3.11 or 3.12: TextWorld breaks on 3.13)."""
     if sys.version_info[:2] in ((3, 11), (3, 12)):
         return sys.executable
     for name in ("python3.12", "python3.11"):
         found = shutil.which(name)
-        if found:
+        if found and runs(found, name.removeprefix("python")):
             return found
     raise SystemExit(
         f"[setup] Python {platform.python_version()} cannot run every part (TextWorld needs < 3.13, SHARPO needs "
