@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from sharpo.installed import require
+
 HERE = Path(__file__).resolve().parent
 SCRIPTS = ("rollout_efficiency.py", "update_overhead.py", "method_cost.py")
 
@@ -22,4 +24,5 @@ def main(overrides: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    require()
     raise SystemExit(main(sys.argv[1:]))
