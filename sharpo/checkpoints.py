@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
+from omegaconf import OmegaConf
 
 from sharpo.errors import DataError
+
+_FREE = ("ckpt", "paths", "plan", "hydra", "trainer.max_epochs")
+"""Settings that a run that goes on may change without a word."""
+_NAMED = 6
 
 
 def find(wanted: str | None, runs: Path, own: Path | None = None) -> str | None:
@@ -39,7 +47,10 @@ def find(wanted: str | None, runs: Path, own: Path | None = None) -> str | None:
         return str(found[-1])
     if not Path(wanted).is_file():
         kind = "a folder; give a file in it" if Path(wanted).is_dir() else "no such file"
-        raise DataError(f"ckpt={wanted}: there is {kind}, for example <run>/checkpoints/last.ckpt, or ckpt=last")
+        raise DataError(
+            f"ckpt={wanted}: there is {kind}, for example <run>/checkpoints/last.ckpt (or best.ckpt beside it), or "
+            "ckpt=last"
+        )
     return wanted
 
 
@@ -66,6 +77,56 @@ def check(path: str | None, *, resume: bool) -> str | None:
             f"ckpt={path} holds weights alone, which eval.py can judge; to go on training give the run's last.ckpt"
         )
     return path
+
+
+def to_train_on(wanted: str | None, own: Path, settings: Mapping[str, Any]) -> str | None:
+    """Return the checkpoint that training goes on from, None for none, and say which it is and what has changed.
+
+    Args:
+        wanted: of :func:`find`.
+        own: the folder of this run, beside the experiment's other runs.
+        settings: of this run, as plain values.
+
+    Raises:
+        DataError: when there is none, it cannot be used, or it already has every iteration that is asked for (with
+            ``auto`` such a run is left as it is).
+    """
+    path = check(find(wanted, own.parent, own), resume=True)
+    if path is None:
+        return None
+    saved = torch.load(path, map_location="cpu", mmap=True, weights_only=True)
+    done, most = int(saved["sharpo"].get("policy_version", 0)), settings["trainer"]["max_epochs"]
+    if done >= most and wanted != "auto":
+        raise DataError(
+            f"ckpt={wanted}: {path} has {done} iterations already and trainer.max_epochs={most}: raise it to go on"
+        )
+    if os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")) == "0":
+        print(f"goes on from {path}: {done} of {most} iterations are done")  # noqa: T201
+        told = list(changed(path, settings))
+        if told:
+            rest = f" and {len(told) - _NAMED} more" if len(told) > _NAMED else ""
+            print(f"with settings that its run did not have: {', '.join(told[:_NAMED])}{rest}")  # noqa: T201
+    return path
+
+
+def changed(checkpoint: str, settings: Mapping[str, Any]) -> Iterator[str]:
+    """Yield ``name=value (was value)`` for what differs from the run that wrote a checkpoint; nothing if unknown."""
+    record = Path(checkpoint).resolve().parent.parent / "config.yaml"
+    if not record.is_file():
+        return
+    old, new = dict(_leaves(OmegaConf.to_container(OmegaConf.load(record)))), dict(_leaves(settings))
+    for name in sorted(old.keys() | new.keys()):
+        was, now = old.get(name), new.get(name)
+        if str(was) != str(now) and not any(name == free or name.startswith(f"{free}.") for free in _FREE):
+            yield f"{name}={now} (was {was})"
+
+
+def _leaves(node: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(node, Mapping) and node:
+        for key, value in node.items():
+            yield from _leaves(value, f"{name}.{key}" if name else str(key))
+    else:
+        yield name, node
 
 
 def logged_run(checkpoint: str | None) -> dict[str, str]:

@@ -206,7 +206,7 @@ def train(cfg: DictConfig) -> float | None:
         return None
     hush()
     lightning.seed_everything(cfg.seed, workers=True, verbose=False)
-    checkpoint = checkpoints.check(checkpoints.find(cfg.ckpt, parts.run.parent, parts.run), resume=True)
+    checkpoint = checkpoints.to_train_on(cfg.ckpt, parts.run, parts.plain)
     hush_own_checkpoints(checkpoint, parts.run)
     module, data = parts.module(), parts.data()
     trainer = parts.trainer(checkpoint)
@@ -229,6 +229,8 @@ def evaluate(cfg: DictConfig) -> dict[str, Any]:
     parts = Parts(cfg)
     if not parts.panels:
         raise ConfigError("eval needs a panel: choose panel=default or panel=small")
+    if cfg.get("plan"):
+        raise ConfigError("debug=plan describes a training, not an evaluation: leave it out")
     hush(judging=True)
     checkpoint = checkpoints.check(checkpoints.find(cfg.ckpt, Path(cfg.paths.root, cfg.name)), resume=False)
     trainer = parts.trainer()
@@ -242,7 +244,7 @@ def evaluate(cfg: DictConfig) -> dict[str, Any]:
         checks.make_folder(parts.run)
         (parts.run / "eval.json").write_text(json.dumps(result, indent=2), encoding="utf-8")
         print(stats.table(result["panels"], result["scores"]))  # noqa: T201
-        print(f"written: {parts.run / 'eval.json'}")  # noqa: T201
+        print(f"judged: {checkpoint or parts.path}; written: {parts.run / 'eval.json'}")  # noqa: T201
     return result
 
 

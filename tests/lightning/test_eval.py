@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from sharpo import cli
-from sharpo.errors import DataError
+from sharpo.errors import ConfigError, DataError
 
 TRAIN = ("validate_first=false", "panel=none", "optimizer.lr=1e-2", "trainer.max_epochs=1")
 
@@ -32,6 +32,8 @@ def test_ckpt_last_is_the_newest_run_and_its_copy_for_the_teacher_is_not_needed(
 
 
 def test_what_cannot_be_judged_is_said(chosen, tmp_path):
+    with pytest.raises(ConfigError, match="debug=plan describes a training"):
+        judge(chosen, "debug=plan")
     with pytest.raises(DataError, match=f"ckpt=last: no run in {tmp_path}/test has .*the experiment, name and paths"):
         judge(chosen, "ckpt=last")
     with pytest.raises(DataError, match="ckpt=auto goes on with a training: to judge a policy give ckpt=last"):

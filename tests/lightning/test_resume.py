@@ -99,3 +99,26 @@ def test_ckpt_last_finds_the_newest_run(tmp_path):
     with pytest.raises(DataError, match="there is no such file"):
         find_checkpoint("nowhere.ckpt", tmp_path)
     assert find_checkpoint(None, tmp_path) is None
+
+
+def test_going_on_names_the_checkpoint_and_what_has_changed(tmp_path, capsys):
+    from sharpo.checkpoints import to_train_on
+
+    run = tmp_path / "runs/old"
+    (run / "checkpoints").mkdir(parents=True)
+    last = run / "checkpoints/last.ckpt"
+    torch.save({"sharpo": {"policy_version": 2}, "optimizer_states": []}, last)
+    (run / "config.yaml").write_text("algorithm: {lam: 0.2}\ntrainer: {max_epochs: 2}\nckpt: null\nseed: 0\n")
+    new = tmp_path / "runs/new"
+    settings = {"algorithm": {"lam": 0.05}, "trainer": {"max_epochs": 3}, "ckpt": "last", "seed": 0}
+    assert to_train_on("last", new, settings) == str(last)
+    said = capsys.readouterr().out.splitlines()
+    assert said == [
+        f"goes on from {last}: 2 of 3 iterations are done",
+        "with settings that its run did not have: algorithm.lam=0.05 (was 0.2)",
+    ]
+    done = {**settings, "trainer": {"max_epochs": 2}}
+    with pytest.raises(DataError, match=r"has 2 iterations already and trainer\.max_epochs=2: raise it"):
+        to_train_on("last", new, done)
+    assert to_train_on("auto", run, done) == str(last)  # a member that is handed out again is left as it is
+    assert to_train_on("auto", new, settings) is None
