@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from sharpo import overrides, typed
+from sharpo import overrides, sizes, typed
 from sharpo.algorithms.base import Algorithm
 from sharpo.errors import ConfigError, DataError
 from sharpo.policy.teacher import TeacherWeights
@@ -163,6 +163,9 @@ def check_choices(cfg: Mapping[str, Any], algorithm: Algorithm) -> None:
             f"strategy=fsdp with trainer.devices={devices}: torch's first sharding keeps flat pieces of the weights, "
             "which can be neither published to the engine nor clipped by their global norm here; use strategy=fsdp2"
         )
+    sizes.check_room(cfg)
+    if not cfg.get("judge"):  # judging collects nothing
+        sizes.check_shares(cfg["data"]["sizes"]["groups"], devices, trainer.get("num_nodes", 1))
     if str(trainer.get("precision")) in ("bf16-true", "16-true"):
         raise ConfigError("trainer.precision=bf16-true loses small updates: use bf16-mixed")
     if not engine.endswith(("ExpertEngine", "ScriptedEngine")) and not algorithm.needs_scores:
@@ -191,7 +194,7 @@ def check_model(path: Any, remedy: str | None) -> str:
 
     Args:
         path: the setting.
-        remedy: how to make the model; it is missing when a local folder has no ``config.json``.
+        remedy: how to make the configuration's own model, by its path.
 
     Raises:
         ConfigError: when it is no text.
@@ -202,8 +205,25 @@ def check_model(path: Any, remedy: str | None) -> str:
     local = path.startswith((".", "/", "~")) or path.count("/") != 1
     known = remedy or Path(path).expanduser().is_absolute()
     if known and local and not (Path(path).expanduser() / "config.json").is_file():
-        raise DataError(f"model.path={path!r} holds no model (no config.json): {remedy or 'give another folder'}")
+        raise DataError(f"model.path={path!r} holds no model (no config.json): {model_remedy(path, remedy)}")
     return path
+
+
+def model_remedy(path: str, remedy: str | None) -> str:
+    """Return how to make a model when the remedy is for this path, else what a model folder holds.
+
+    Example:
+        >>> model_remedy("runs/mine", "make runs/mine with `make mine`")
+        'make runs/mine with `make mine`'
+        >>> model_remedy("/nowhere", "make runs/mine with `make mine`").partition(";")[0]
+        "give a folder with config.json, model.safetensors and the tokenizer's files"
+    """
+    if remedy and f" {path} " in remedy:
+        return remedy
+    return (
+        "give a folder with config.json, model.safetensors and the tokenizer's files; a run with callbacks.export "
+        "leaves one in its policy/"
+    )
 
 
 def check_optimizer(make: Callable[..., torch.optim.Optimizer], schedule: Callable[..., Any] | None) -> None:

@@ -9,6 +9,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
+from sharpo.checks import model_remedy
 from sharpo.errors import DataError
 
 GIB = 2**30
@@ -110,7 +111,9 @@ def _model(config: Mapping[str, Any], env: Any) -> list[str]:
         shape = json.loads((Path(path).expanduser() / "config.json").read_text(encoding="utf-8"))
         name = f"{path}:"
     else:
-        missing = config["model"].get("remedy", "its size is not known before it is fetched")
+        remedy = config["model"].get("remedy")
+        local = remedy or Path(path).expanduser().is_absolute()
+        missing = model_remedy(path, remedy) if local else "its size is not known before it is fetched"
         return [f"  model        {path}: not on this machine; {missing}"]
     count = parameter_count(shape)
     wide = _BYTES[config["model"].get("dtype", "float32")]

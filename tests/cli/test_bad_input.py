@@ -90,6 +90,13 @@ def test_a_missing_model_says_how_to_make_it(tmp_path):
         parts.module()
 
 
+def test_another_missing_model_is_not_made_by_that_command(tmp_path):
+    parts = cli.Parts(cli.read("train", [f"paths.root={tmp_path}", f"model.path={tmp_path}/mine"]))
+    with pytest.raises(DataError, match=r"mine' holds no model .*: give a folder with config.json") as caught:
+        parts.module()
+    assert "household_warmstart" not in str(caught.value)
+
+
 def test_missing_alfworld_games_say_where_to_get_them(tmp_path, monkeypatch):
     monkeypatch.setenv("ALFWORLD_DATA", str(tmp_path))
     with pytest.raises(SharpoError, match=r"sharpo.data alfworld download"):
