@@ -111,3 +111,11 @@ def test_the_whole_turn_is_reweighted_and_the_report_counts_mixed_groups(t_grsd_
 def test_wrong_knobs_name_themselves(knobs, message, toys):
     with pytest.raises(ConfigError, match=message):
         Grsd(policy_loss=toys.plain, **knobs)
+
+
+def test_a_ratio_at_the_edge_of_the_dead_zone_is_no_evidence():
+    gap, base = torch.tensor([0.2, -0.1, 0.3]), torch.tensor([1.0, 1.0, -1.0])
+    where = gap, base, torch.ones(3, dtype=torch.bool), torch.zeros(3, dtype=torch.int64)
+    ratio = relative_evidence(*where, clip=9)
+    cut = relative_evidence(*where, dead_zone=ratio[0].item(), clip=9)
+    assert cut.tolist() == [0.0, 0.0, ratio[2].item()]
