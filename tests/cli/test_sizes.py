@@ -42,7 +42,7 @@ def test_the_positions_of_a_folder_are_read_where_they_are_the_whole_truth(tmp_p
         (tmp_path / "config.json").write_text(json.dumps({"max_position_embeddings": 300, **config}))
         return str(tmp_path)
 
-    with pytest.raises(ConfigError, match="engine.max_context=512: the model has 300 positions"):
+    with pytest.raises(ConfigError, match=r"engine.max_context=512: the model has 300 positions"):
         parts("engine=hf", f"model.path={folder()}")
     assert model_positions(folder(rope_parameters={"rope_type": "default", "rope_theta": 1.0})) == 300
     assert model_positions(folder(rope_scaling={"type": "yarn", "factor": 4.0})) is None
