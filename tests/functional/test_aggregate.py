@@ -78,6 +78,15 @@ def test_shares_sum_to_the_mean(assert_golden):
     assert not token_share(X.clone().requires_grad_(), MASK, 4).requires_grad
 
 
+def test_one_row_of_one_token_is_its_own_mean():
+    x, mask = torch.tensor([[3.0, 9.0]]), torch.tensor([[True, False]])
+    for mode in ("token-mean", "seq-mean-token-sum", "seq-mean-token-mean"):
+        assert aggregate(x, mask, tokens=1, sequences=1, mode=mode).item() == 3.0
+    for mode in NORM_LENGTH_MODES:
+        assert aggregate(x, mask, tokens=1, sequences=1, mode=mode, norm_length=1).item() == 3.0
+    assert token_share(x, mask, 1).item() == 3.0
+
+
 def test_unknown_or_incomplete_modes_are_refused():
     with pytest.raises(ValueError, match="aggregation must be one of token-mean"):
         aggregate(X, MASK, tokens=4, sequences=2, mode="mean")
