@@ -80,7 +80,7 @@ def test_the_history_survives_a_resume_and_is_not_doubled(fit, tmp_path):
 
 
 def test_settings_out_of_range_are_refused():
-    with pytest.raises(ConfigError, match="callbacks.credit.rows=-1: must be at least 0"):
+    with pytest.raises(ConfigError, match=r"callbacks\.credit\.rows=-1: must be at least 0"):
         CreditReport(rows=-1)
 
 
