@@ -27,25 +27,38 @@ def gguf_file() -> Path:
     return files[0]
 
 
+def save_tokenizer(folder: str | Path) -> str:
+    """Write the tokenizer and its chat template alone into a folder; return its path.
+
+    Raises:
+        DataError: a package is absent.
+    """
+    source = gguf_file()
+    for needed in ("gguf", "accelerate"):
+        if importlib.util.find_spec(needed) is None:
+            raise DataError(f"reading SmolLM2 needs the package {needed}: {_REMEDY}")
+    from transformers import AutoTokenizer
+
+    with no_progress():
+        AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name).save_pretrained(folder)
+    return str(folder)
+
+
 def build(folder: str | Path) -> str:
     """Write the model with its tokenizer and chat template as a plain folder unless it is there; return its path."""
     folder = Path(folder)
     if (folder / WEIGHTS).is_file() and (folder / "config.json").is_file():
         return str(folder)
     source = gguf_file()
-    for needed in ("gguf", "accelerate"):
-        if importlib.util.find_spec(needed) is None:
-            raise DataError(f"reading SmolLM2 needs the package {needed}: {_REMEDY}")
+    save_tokenizer(folder)
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM
 
     with no_progress():
-        tokenizer = AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name)
         model = AutoModelForCausalLM.from_pretrained(source.parent, gguf_file=source.name, dtype=torch.float32)
     entries = model.config.to_dict()
     entries.pop("quantization_config", None)
     config = type(model.config).from_dict({**entries, "architectures": [type(model).__name__], "dtype": "float32"})
-    tokenizer.save_pretrained(folder)
     write_folder(folder, config, model.state_dict())
     return str(folder)
 

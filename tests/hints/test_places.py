@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -14,15 +12,16 @@ from sharpo.algorithms.base import Algorithm
 from sharpo.batch import Update
 from sharpo.env import Observed, parse_plain, parse_tags
 from sharpo.episode import Episode, EpisodeGroup, Outcome, Turn
+from sharpo.errors import DataError
 from sharpo.hints.attempt import TinyWording, Wording
 from sharpo.hints.contrast import ContrastHint
 from sharpo.hints.outcome import OutcomeHint
 from sharpo.hints.peer import PeerHint
 from sharpo.hints.skill import SkillHint
+from sharpo.policy import smollm2
 from sharpo.rollout.collate import collate, to_batch
 from sharpo.rollout.render import Renderer
 
-REAL = Path(os.environ.get("SHARPO_RUNS", "runs")) / "models" / "smollm2-135m-instruct"
 PLACES = ("before_instructions", "user_top", "assistant_prefix", "before_chat_template")
 TASK = replace(ToyEnv().task("train", 0), family="pick")
 SAW = "you are at the table ."
@@ -35,6 +34,15 @@ class Teaching(Algorithm):
 
     def base_advantages(self, group):
         return torch.ones(sum(len(e.turns) for e in group.episodes))
+
+
+@pytest.fixture(scope="module")
+def smollm2_tokenizer(tmp_path_factory) -> str:
+    """Folder of a real tokenizer with its own chat template."""
+    try:
+        return smollm2.save_tokenizer(tmp_path_factory.mktemp("smollm2"))
+    except DataError as error:
+        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="module", params=["tiny append", "smollm2 append", "smollm2 windowed"])
@@ -57,10 +65,9 @@ def setting(request, tmp_path_factory):
             f"{skills}/",
             False,
         )
-    if not REAL.is_dir():
-        pytest.skip(f"{REAL} is not there: run `make smollm2`")
+    real = request.getfixturevalue("smollm2_tokenizer")
     return (
-        lambda place: Renderer(str(REAL), style=style, template=f"alfworld_{style}", action_format="tags", place=place),
+        lambda place: Renderer(real, style=style, template=f"alfworld_{style}", action_format="tags", place=place),
         Wording(),
         f"{skills}/",
         True,
