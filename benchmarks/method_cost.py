@@ -1,10 +1,11 @@
 """What each method adds to the update: scoring and training on the same episodes, beside GRPO, in one run.
 
-Run: ``python benchmarks/method_cost.py [train.py overrides]``.
+Run: ``python benchmarks/method_cost.py [--repeats N] [train.py overrides]``.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
 from pathlib import Path
@@ -18,11 +19,12 @@ from sharpo.episode import EpisodeGroup
 from sharpo.rollout.buffer import Origin, RolloutBuffer
 from sharpo.rollout.collate import collate
 
-REPEATS = 5
 FOLDER = Path(__file__).resolve().parents[1] / "configs" / "algorithm"
 
 
-def measured(name: str, overrides: list[str], groups: list[EpisodeGroup] | None) -> tuple[list[EpisodeGroup], Any]:
+def measured(
+    name: str, overrides: list[str], groups: list[EpisodeGroup] | None, repeats: int
+) -> tuple[list[EpisodeGroup], Any]:
     """Return the episodes and, for a method: best seconds of score + update, tokens of both kinds of pass."""
     parts = cli.Parts(cli.read("train", [*overrides, f"algorithm={name}"]))
     data, algorithm, temperature = parts.data(), parts.algorithm, parts.cfg.temperature
@@ -32,7 +34,7 @@ def measured(name: str, overrides: list[str], groups: list[EpisodeGroup] | None)
     policy = parts.policy()
     optimizer = parts.module().make_optimizer(list(policy.named_parameters()))
     seconds, metrics = [], {}
-    for _ in range(REPEATS):
+    for _ in range(repeats):
         origin = Origin(0, 0, 0, data.renderer.pad_id, 1)
         buffer = RolloutBuffer(
             table, data.sizes, micro, origin, {},
@@ -55,21 +57,36 @@ def measured(name: str, overrides: list[str], groups: list[EpisodeGroup] | None)
     return groups, (min(seconds), student, int(teacher), table.hints["tokens"] / max(table.hints["built"], 1))
 
 
-def run(cfg: Any) -> None:
+def methods(overrides: list[str]) -> list[str]:
+    """Return the names of ``configs/algorithm`` that learn from their own episodes, GRPO aside."""
+    names = sorted(path.stem for path in FOLDER.glob("*.yaml") if path.stem != "grpo")
+    made = {name: cli.read("train", [*overrides, f"algorithm={name}"]).algorithm for name in names}
+    return [name for name in names if cli.build(made[name], "algorithm").needs_scores]
+
+
+def main() -> None:
     """Print one line for each method."""
-    torch.manual_seed(cfg.seed)
-    overrides = [item for item in sys.argv[1:] if not item.startswith("algorithm=")]
-    names = sorted(path.stem for path in FOLDER.glob("*.yaml") if path.stem != "imitation")
-    names.remove("grpo")
-    groups, _ = measured("grpo", overrides, None)  # not counted: the first passes of a process are slower
-    _, base = measured("grpo", overrides, groups)
-    print(f"{len(groups)} groups of {cfg.data.sizes.group_size}, {base[1]} tokens; best of {REPEATS}\n")
-    print("| method | score + update ÷ GRPO's | rows the teacher scored | mean hint, tokens |\n|---|---|---|---|")
-    print(f"| grpo ({base[0]:.2f} s) | 1.00 | 0 | |")
-    for name in names:
-        _, (seconds, _, rows, hint) = measured(name, overrides, groups)
-        print(f"| {name} | {seconds / base[0]:.2f} | {rows} | {f'{hint:.0f}' if rows else ''} |", flush=True)
+    parser = argparse.ArgumentParser(description="Scores and trains on the same episodes by every method.")
+    parser.add_argument("--repeats", type=int, default=5, metavar="N", help="the best of so many counts (default: 5)")
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="as for train.py")
+    arguments = parser.parse_intermixed_args()
+    overrides = [item for item in arguments.overrides if not item.startswith("algorithm=")]
+
+    def run(cfg: Any) -> None:
+        torch.manual_seed(cfg.seed)
+        repeats = arguments.repeats
+        groups, _ = measured("grpo", overrides, None, repeats)  # not counted: a process's first passes are slower
+        _, base = measured("grpo", overrides, groups, repeats)
+        print(f"{len(groups)} groups of {cfg.data.sizes.group_size}, {base[1]} tokens; best of {repeats}\n")
+        print("| method | score + update ÷ GRPO's | rows the teacher scored | mean hint, tokens |\n|---|---|---|---|")
+        print(f"| grpo ({base[0]:.2f} s) | 1.00 | 0 | |")
+        for name in methods(overrides):
+            _, (seconds, _, rows, hint) = measured(name, overrides, groups, repeats)
+            print(f"| {name} | {seconds / base[0]:.2f} | {rows} | {f'{hint:.0f}' if rows else ''} |", flush=True)
+
+    sys.argv[1:] = arguments.overrides
+    cli.main(run)
 
 
 if __name__ == "__main__":
-    cli.main(run)
+    main()

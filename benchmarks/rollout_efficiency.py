@@ -32,6 +32,7 @@ class Counted:
     def __init__(self, engine: Any) -> None:
         self.engine, self.steps, self.tokens = engine, 0, 0
         self.version, self.max_context, self.reports_logp = engine.version, engine.max_context, engine.reports_logp
+        self.informed = engine.informed
 
     def submit(self, request: Request) -> None:
         """Pass on."""

@@ -86,14 +86,24 @@ def check_values(cfg: Mapping[str, Any]) -> None:
     _check_trainer(cfg["trainer"])
 
 
-def check_panels(panels: Mapping[str, Any], env: Any) -> None:
-    """Refuse a panel of a split that the environment does not have.
+def check_tasks(panels: Mapping[str, Any], env: Any, read: bool) -> None:
+    """Refuse a panel of a split that the environment does not have, or with tasks that the split does not have.
+
+    Args:
+        panels: by name.
+        env: the environment.
+        read: its data may be read; without, the splits' names alone are checked.
 
     Raises:
         ConfigError: naming the split.
+        DataError: when there is no data to read.
     """
     for panel in panels.values():
         env.check_split(panel.split)
+        if read:
+            panel.check(env)
+    if read:
+        env.num_tasks("train")
 
 
 def _check_metric(field: str, name: str, panels: Mapping[str, Any]) -> None:

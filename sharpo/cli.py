@@ -107,9 +107,8 @@ class Parts:
         self.sizes = build(cfg.data.sizes, "data.sizes")
         self.budgets = build(cfg.data.budgets, "data.budgets")
         checks.check_choices(self.plain, self.algorithm)
-        checks.check_panels(self.panels, self.env)
+        checks.check_tasks(self.panels, self.env, read=not cfg.get("plan"))  # without its data it says so here
         self.logged = logged_config(self.plain, self.algorithm)
-        self.tasks = None if cfg.get("plan") else self.env.num_tasks("train")  # without its data it says so here
 
     @property
     def path(self) -> str:
@@ -283,17 +282,18 @@ def _with_hydra(run: Callable[[DictConfig], Any], config_name: str) -> None:
 
     def job(cfg: DictConfig) -> Any:
         launch = HydraConfig.get()
-        if run is train and launch.mode is RunMode.MULTIRUN and not cfg.get("plan"):
-            return launched.member(cfg, Path(launch.sweep.dir), list(launch.overrides.task))
-        OmegaConf.update(cfg, "paths.run", launch.runtime.output_dir)
+        swept = run is train and launch.mode is RunMode.MULTIRUN
+        folder = sweep.folder_of(launch.sweep.dir, launch.overrides.task) if swept else launch.runtime.output_dir
+        if swept and not cfg.get("plan"):
+            return launched.member(cfg, Path(folder), launch.overrides.task)
+        OmegaConf.update(cfg, "paths.run", folder)
         try:
             return run(whole(cfg))
         except SharpoError as error:  # Hydra would print its own frames
             end(error)
 
     hydra.main(version_base="1.3", config_path=f"pkg://{CONFIGS}", config_name=config_name)(job)()
-    if launched.members:
-        compare.close(launched.members)
+    compare.close(launched.members)
 
 
 if __name__ == "__main__":

@@ -259,7 +259,9 @@ def report(root: Path, panel: str = "val") -> str:
 
 
 def close(members: Sequence[sweep.Member]) -> None:
-    """Print the reports of the members' folders, and each failure; a failure ends with exit code 1."""
+    """Print the reports of the members' folders, if any, and each failure; a failure ends with exit code 1."""
+    if not members:
+        return
     for root in dict.fromkeys(member.folder.parent for member in members):
         print(f"\n{report(root)}")  # noqa: T201
     print(f"\n{sweep.outcome(members)}")  # noqa: T201

@@ -14,6 +14,9 @@ from typing import Any
 from sharpo.errors import ConfigError
 from sharpo.typed import resolve
 
+LISTED = 20
+"""Most names that are listed beside a close match."""
+
 
 def choices(package: str = "sharpo.configs") -> dict[str, list[str]]:
     """Return the options of every config group, by group; a group inside a group is named ``outer/inner``.
@@ -239,4 +242,6 @@ def near(word: str, known: Iterable[str]) -> str:
 def _close(word: str, known: Sequence[str]) -> str:
     near = difflib.get_close_matches(word, known, n=3, cutoff=0.5)
     meant = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+    if meant and len(known) > LISTED:
+        return meant
     return f"{meant} Known: {', '.join(known)}" if meant else f"; known: {', '.join(known)}"

@@ -71,6 +71,9 @@ class RolloutEngine(Protocol):
     max_context: int | None
     """Most tokens of prompt plus generation; None = no limit."""
     reports_logp: bool
+    informed: bool | None
+    """Its oracle may use what the agent cannot see, in every episode and not in hinted ones alone; None = it never asks
+    an oracle."""
 
     def submit(self, request: Request) -> None:
         """Admit a request; raises when ``prompt + max_tokens`` exceeds ``max_context``."""

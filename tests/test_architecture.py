@@ -118,6 +118,19 @@ def test_import_sharpo_is_silent_and_light():
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+def test_no_model_folder_may_run_code_of_its_own():
+    """transformers asks at a terminal, or downloads, unless every call says no."""
+    found = 0
+    for path in PACKAGE_FILES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            name = node.func.attr if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else ""
+            if name == "from_pretrained" and ast.unparse(node.func).startswith("Auto"):
+                found += 1
+                said = {word.arg: ast.unparse(word.value) for word in node.keywords}
+                assert said.get("trust_remote_code") == "False", f"{path}:{node.lineno}"
+    assert found > 5
+
+
 def test_the_module_knows_no_algorithm_environment_or_engine():
     text = (ROOT / "sharpo" / "module.py").read_text()
     for word in ("grpo", "Grpo", "household", "alfworld", "vllm", "hydra", "wandb", "tokenizer"):

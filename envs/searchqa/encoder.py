@@ -107,8 +107,8 @@ class Encoder:
             ) from error
         _ = self.fingerprint  # says in one message that there is no model
         try:
-            tokenizer: Any = AutoTokenizer.from_pretrained(self.path)
-            model: Any = AutoModel.from_pretrained(self.path)
+            tokenizer: Any = AutoTokenizer.from_pretrained(self.path, trust_remote_code=False)
+            model: Any = AutoModel.from_pretrained(self.path, trust_remote_code=False)
         except (OSError, ValueError) as error:
             raise DataError(f"the encoder in {self.path} cannot be loaded ({error})") from error
         if tokenizer.pad_token is None:

@@ -46,7 +46,8 @@ class ExpertEngine(TextEngine):
         super().__init__(encode, max_context)
         if not 0.0 <= slips <= 1.0 - noise:
             raise ConfigError(f"engine.slips must be in [0, 1 - noise = {1.0 - noise:g}], got {slips}")
-        self.noise, self.slips, self.informed = noise, slips, informed
+        self.noise, self.slips = noise, slips
+        self.informed: bool | None = informed
 
     def act(self, request: Request) -> tuple[str, bool]:
         """Return the oracle's action, or a noisy one drawn by the request's seed."""

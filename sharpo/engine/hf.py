@@ -51,6 +51,7 @@ class HfEngine:
     """
 
     reports_logp = True
+    informed: bool | None = None
 
     @checked("engine")
     def __init__(

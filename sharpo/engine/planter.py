@@ -26,6 +26,7 @@ class Planter:
     """
 
     reports_logp = False
+    informed: bool | None = False
 
     def __init__(
         self, peer: RolloutEngine, probe: RolloutEngine, encode: Callable[[str], list[int]], seed: int

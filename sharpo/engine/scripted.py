@@ -25,6 +25,7 @@ class TextEngine(ABC):
     """
 
     reports_logp = False
+    informed: bool | None = False
 
     @checked("engine")
     def __init__(self, encode: Encode | None = None, max_context: Count | None = None) -> None:

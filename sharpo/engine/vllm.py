@@ -63,6 +63,7 @@ class VllmEngine:
     """
 
     reports_logp = True
+    informed: bool | None = None
 
     @checked("engine")
     def __init__(

@@ -146,10 +146,12 @@ def credit_diagnostics(
 
     Returns:
         ``peer_share`` of segments with a hint, ``selected_share``; mean, std, 5 % and 95 % of the mean gap ḡ for
-        segments of successful and of failed episodes (nats per token); the same of w; Z mean, min and max; mean, std,
-        min and max of the multiplier A_eff/A; ``moved_share``: of these segments, those with |A_eff − A| > 1 % of |A|;
-        ``length_mean``; ``multiplier_length_correlation`` (Pearson), and the same where A > 0 (``_positive``) and where
-        A < 0 (``_negative``): a bias by length that turns with the sign of A cancels in the first one;
+        segments of successful and of failed episodes (nats per token), and ``gap_length_correlation`` (Pearson) of ḡ
+        with the tokens: what the text itself brings, before any weight; the same spread of w; Z mean, min and max;
+        mean, std, min and max of the multiplier A_eff/A; ``moved_share``: of these segments, those with
+        |A_eff − A| > 1 % of |A|; ``length_mean``; ``multiplier_length_correlation`` (Pearson), and the same where A > 0
+        (``_positive``) and where A < 0 (``_negative``): a bias by length that turns with the sign of A cancels in the
+        first one;
         ``step_share``: share of the variance of A_eff that lies inside trajectories; ``step_length_correlation`` of
         A_eff minus its trajectory's mean with the length.
     """
@@ -164,6 +166,7 @@ def credit_diagnostics(
     gap, scored = segment_gaps(segments)
     report |= _spread("gap_success", gap, scored & segments.success)
     report |= _spread("gap_failure", gap, scored & ~segments.success)
+    report["gap_length_correlation"] = _or_nan(correlation(gap, tokens, scored), scored)
     report |= _spread("weight", nan if weight is None else weight, chosen if weight is not None else ~every)
     z, z_mask = (nan, ~every) if normalizer is None else (normalizer, chosen)
     report |= {

@@ -23,6 +23,7 @@ from sharpo.ranges import Count, Natural, checked
 from sharpo.shapes import expect
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+Attention = Literal["sdpa", "eager", "flash_attention_2", "flash_attention_3", "flex_attention"]
 register_dataclass(PolicyOutput)  # sharding and DDP find the tensors in it
 _NOT_COPIED = ("config.json", ".safetensors", ".bin", ".index.json", ".gguf", ".pt", ".pth", ".h5", ".msgpack")
 
@@ -61,7 +62,7 @@ class CausalPolicy(nn.Module):
         init: ``pretrained`` loads the weights; ``random`` draws them from ``seed``.
         chunk_tokens: scored tokens whose logits exist at the same time.
         gradient_checkpointing: recompute each decoder layer in the backward pass.
-        attention: transformers' attention implementation, for example ``sdpa``.
+        attention: transformers' attention implementation; the flash ones need their package.
         seed: of the random initial weights.
 
     Raises:
@@ -77,7 +78,7 @@ class CausalPolicy(nn.Module):
         init: Literal["pretrained", "random"] = "pretrained",
         chunk_tokens: Count = 1024,
         gradient_checkpointing: bool = False,
-        attention: str = "sdpa",
+        attention: Attention = "sdpa",
         seed: Natural = 0,
     ) -> None:
         super().__init__()
@@ -90,10 +91,13 @@ class CausalPolicy(nn.Module):
         self.path = os.path.expanduser(path)
         self.chunk_tokens = chunk_tokens
         config = read_config(self.path)
-        if init == "pretrained":
-            self.lm = _load(self.path, config, DTYPES[dtype], attention)
-        else:
-            self.lm = _draw(config, DTYPES[dtype], attention, seed)
+        try:
+            if init == "pretrained":
+                self.lm = _load(self.path, config, DTYPES[dtype], attention)
+            else:
+                self.lm = _draw(config, DTYPES[dtype], attention, seed)
+        except ImportError as error:
+            raise ConfigError(f"model.attention={attention}: {str(error).splitlines()[0]}") from error
         self.lm.config.use_cache = False
         if gradient_checkpointing:
             self.lm.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})

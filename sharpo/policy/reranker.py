@@ -83,8 +83,8 @@ def _load(path: str, device: str) -> tuple[Any, Any]:
 
     with no_progress():
         try:
-            tokenizer = AutoTokenizer.from_pretrained(str(folder))
-            model = AutoModelForSequenceClassification.from_pretrained(str(folder))
+            tokenizer = AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False)
+            model = AutoModelForSequenceClassification.from_pretrained(str(folder), trust_remote_code=False)
         except (OSError, ValueError, KeyError) as error:
             raise DataError(f"algorithm.similarity.path={path!r} cannot be read ({error}): {remedy}") from error
     labels = model.config.num_labels

@@ -40,7 +40,9 @@ def save_tokenizer(folder: str | Path) -> str:
     from transformers import AutoTokenizer
 
     with no_progress():
-        AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name).save_pretrained(folder)
+        AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name, trust_remote_code=False).save_pretrained(
+            folder
+        )
     return str(folder)
 
 
@@ -55,7 +57,9 @@ def build(folder: str | Path) -> str:
     from transformers import AutoModelForCausalLM
 
     with no_progress():
-        model = AutoModelForCausalLM.from_pretrained(source.parent, gguf_file=source.name, dtype=torch.float32)
+        model = AutoModelForCausalLM.from_pretrained(
+            source.parent, gguf_file=source.name, dtype=torch.float32, trust_remote_code=False
+        )
     entries = model.config.to_dict()
     entries.pop("quantization_config", None)
     config = type(model.config).from_dict({**entries, "architectures": [type(model).__name__], "dtype": "float32"})

@@ -11,6 +11,7 @@ from sharpo.env import ParsedAction
 from sharpo.episode import Episode, Outcome, Task, Turn
 from sharpo.errors import DataError, EngineError
 from sharpo.protocols import Completion, EnvEvent, EnvPool, Request, RolloutEngine, TurnView
+from sharpo.rollout.patience import Patience
 from sharpo.rollout.play import Budgets, CollectResult, Play
 from sharpo.rollout.render import Renderer
 from sharpo.rollout.stats import CollectStats
@@ -114,6 +115,7 @@ class _Collection:
         self.in_flight: dict[int, Play] = {}
         self.stepping = self.requests = self.done = self.too_long = 0
         self.message = ""
+        self.patience = Patience()
 
     def run(self) -> CollectResult:
         begun = time.perf_counter()
@@ -121,27 +123,42 @@ class _Collection:
             while self.waiting and self.free:
                 self._begin(self.waiting.popleft(), self.free.pop())
             if self.stepping:
-                start = time.perf_counter()
-                events = self.o.pool.poll(0.0 if self.in_flight else WAIT_S)
-                self.stats.seconds_env += time.perf_counter() - start
-                for event in events:
-                    self._on_event(event)
+                self._hear()
             if self.in_flight:
                 start = time.perf_counter()
                 completions = self.o.engine.poll()
-                self.stats.seconds_engine += time.perf_counter() - start
+                took = time.perf_counter() - start
+                self.stats.seconds_engine += took
+                self.patience.stepped(took)
                 for completion in completions:
                     self._on_completion(completion)
         self.stats.seconds_total = time.perf_counter() - begun
         return CollectResult(self._groups(), self.stats)
 
+    def _hear(self) -> None:
+        """Take the answers that are there, and those for which the engine's next step can wait."""
+        self._take(0.0 if self.in_flight else WAIT_S)
+        left = self.patience.limit(self.stepping, len(self.in_flight))
+        while self.stepping and left > 0.0:
+            left -= self._take(left)
+        self.patience.waited(self.stepping)
+
+    def _take(self, timeout_s: float) -> float:
+        """Take the answers that are there, or the first within a time, and return the seconds waited."""
+        start = time.perf_counter()
+        events = self.o.pool.poll(timeout_s)
+        waited = time.perf_counter() - start
+        self.stats.seconds_env += waited
+        for event in events:
+            self._on_event(event)
+        return waited
+
     def _begin(self, play: Play, slot: int) -> None:
         play.slot = slot
         self.by_slot[slot] = play
         self.stepping += 1
-        engine = self.o.engine
-        asked = None if engine.reports_logp else play.hinted or getattr(engine, "informed", False)
-        self.o.pool.reset(slot, play.task, informed_oracle=asked)
+        informed = self.o.engine.informed
+        self.o.pool.reset(slot, play.task, informed_oracle=None if informed is None else play.hinted or informed)
 
     def _on_event(self, event: EnvEvent) -> None:
         play = self.by_slot[event.slot]

@@ -76,8 +76,8 @@ class WorkerDraw:
                 f"panel: temperature must be >= 0 and seed in [0, 2^32 - workers), got {self.temperature}, {self.seed}"
             )
 
-    def select(self, env: TextEnv, rank: int = 0, world: int = 1) -> tuple[Task, ...]:
-        """Return this rank's share: every ``world``-th distinct task with its repeats, which differ by their seeds.
+    def check(self, env: TextEnv) -> list[int]:
+        """Return the split's tasks in the order in which they are shuffled.
 
         Raises:
             ConfigError: when the environment has no such split, or it is endless.
@@ -87,8 +87,17 @@ class WorkerDraw:
         known = env.num_tasks(self.split)
         if known is None:
             raise ConfigError(f"panel: split {self.split!r} is endless, so no list of it can be shuffled")
-        listed = self._listed(env, known)
-        drawn = [listed[place] for place in draws(known, self.workers, self.seed, self.validation)]
+        return self._listed(env, known)
+
+    def select(self, env: TextEnv, rank: int = 0, world: int = 1) -> tuple[Task, ...]:
+        """Return this rank's share: every ``world``-th distinct task with its repeats, which differ by their seeds.
+
+        Raises:
+            ConfigError: see :meth:`check`.
+            DataError: see :meth:`check`.
+        """
+        listed = self.check(env)
+        drawn = [listed[place] for place in draws(len(listed), self.workers, self.seed, self.validation)]
         mine = set(list(dict.fromkeys(drawn))[rank::world])
         tasks = {index: env.task(self.split, index) for index in mine}
         return tuple(tasks[index] for index in drawn if index in mine)

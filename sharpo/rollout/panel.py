@@ -41,8 +41,8 @@ class Panel:
                 f"tasks={self.tasks}, first={self.first}"
             )
 
-    def select(self, env: TextEnv, rank: int = 0, world: int = 1) -> tuple[Task, ...]:
-        """Return this rank's share: every ``world``-th task from ``first + rank`` on.
+    def check(self, env: TextEnv) -> tuple[int, int | None]:
+        """Return the place after the last task, and how many tasks the split has (None = endless).
 
         Raises:
             ConfigError: when the environment has no such split, the split has too few tasks, or is endless and
@@ -58,6 +58,15 @@ class Panel:
             raise ConfigError(
                 f"panel: split {self.split!r} has {known} tasks, wanted {self.first} to {stop - 1}; lower panel.tasks"
             )
+        return stop, known
+
+    def select(self, env: TextEnv, rank: int = 0, world: int = 1) -> tuple[Task, ...]:
+        """Return this rank's share: every ``world``-th task from ``first + rank`` on.
+
+        Raises:
+            ConfigError: see :meth:`check`.
+        """
+        stop, known = self.check(env)
         places = range(self.first + rank, stop, world)
         if known is None:
             return tuple(env.task(self.split, index) for index in places)

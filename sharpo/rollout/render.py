@@ -231,7 +231,7 @@ def _load(path: str) -> Any:
     from transformers import AutoTokenizer
 
     try:
-        tokenizer = AutoTokenizer.from_pretrained(path)
+        tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
     except (OSError, ValueError) as error:
         raise DataError(f"model {path}: no tokenizer can be loaded from it ({error})") from error
     if not tokenizer.chat_template:

@@ -27,7 +27,7 @@ class CollectStats:
         lost_episodes: plays without a single turn.
         lost_groups: groups left out because a member was lost.
         seconds_engine: in the engine.
-        seconds_env: waiting for environments while the engine had nothing to do.
+        seconds_env: waiting for environments.
         seconds_render: rendering and parsing.
         seconds_total: wall clock.
         truncated: episodes stopped by us, by reason.

@@ -18,7 +18,10 @@ SECRETS = {"HF_TOKEN": "planted-hf-token", "WANDB_API_KEY": "0123456789abcdef012
 
 
 def records(folder: Path):
-    """Every record of an offline run: a 7-byte head, then blocks of 32 KiB with pieces (checksum, length, kind)."""
+    """Every record of an offline run: a 7-byte head, then blocks of 32 KiB with pieces (checksum, length, kind).
+
+    A last piece that is still being written ends it.
+    """
     from wandb.proto import wandb_internal_pb2
 
     (path,) = folder.glob("run-*.wandb")
@@ -29,6 +32,8 @@ def records(folder: Path):
             at += 32768 - at % 32768
             continue
         length, kind = int.from_bytes(data[at + 4 : at + 6], "little"), data[at + 6]
+        if at + 7 + length > len(data):
+            return
         piece += data[at + 7 : at + 7 + length]
         at += 7 + length
         if kind in (1, 4):  # whole, or its last piece
@@ -121,6 +126,23 @@ def test_eval_logs_its_config_families_and_episodes_in_a_run_of_its_own(run, tmp
         assert history[f"val/success/{family}"] == [pytest.approx(result[family]["rate"])]
     assert len(list(folder.glob("files/media/table/val/*.table.json"))) == 1
     assert_no_secret(tmp_path)
+
+
+def test_a_run_that_is_still_being_written_reads_as_far_as_its_last_whole_record(tmp_path):
+    wandb.init(mode="offline", dir=tmp_path, project="x", settings=wandb.Settings(silent=True))
+    for step in range(5):
+        wandb.log({"a": step})
+    wandb.finish()
+    (folder,) = (tmp_path / "wandb").glob("offline-run-*")
+    read_back(folder)
+    (path,) = folder.glob("run-*.wandb")
+    whole, data = len(list(records(folder))), path.read_bytes()
+    counts = []
+    for size in range(7, len(data), 97):
+        path.write_bytes(data[:size])
+        counts.append(len(list(records(folder))))
+    assert counts == sorted(counts)
+    assert counts[-1] < whole
 
 
 def assert_no_secret(root: Path):

@@ -85,6 +85,18 @@ def test_members_that_fail_do_not_lose_the_others_and_the_same_command_goes_on(t
     assert (tmp_path / "compare/tiny/compare_val.png").read_bytes()[:4] == b"\x89PNG"
 
 
+@pytest.mark.integration
+def test_a_plan_names_each_members_own_folder_and_makes_none(tmp_path):
+    done = multirun(tmp_path, "algorithm=grpo,sharpo", "seed=0,1", "debug=plan")
+    assert done.returncode == 0, done.stdout + done.stderr
+    folders = re.findall(r"^ +(\S+)/config.yaml$", done.stdout, re.MULTILINE)
+    names = sorted(Path(folder).name for folder in folders if folder.startswith(str(tmp_path)))
+    starts = [f"algorithm={name},seed={seed}," for name in ("grpo", "sharpo") for seed in (0, 1)]
+    assert [name.startswith(start) for name, start in zip(names, starts, strict=True)] == [True] * 4
+    assert not any("plan" in name for name in names)
+    assert not list(tmp_path.glob("compare/*/*/member.json"))
+
+
 # -- one member -----------------------------------------------------------------------------------------------------
 CONFIG = {"seed": 0, "trainer": {"max_epochs": 2}, "ckpt": None, "logger": {}}
 

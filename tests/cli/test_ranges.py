@@ -62,6 +62,7 @@ def refused(*arguments):
         (["~callbacks.success"], "callbacks.curve and callbacks.best read what it counts; remove them too"),
         (["panel.val.split=foo"], "split 'foo': Household has no such split, it has train, val"),
         (["model.dtype=foo"], "model.dtype must be float32 or bfloat16, got 'foo'"),
+        (["model.attention=foo"], "model.attention must be sdpa, eager, flash_attention_2"),
         (["trainer.val_check_interval=2"], "trainer.val_check_interval=2: an iteration"),
         (["algorithm=scpo", "algorithm.similarity=3"], "algorithm.similarity must be a Similarity, got 3"),
     ],
@@ -96,6 +97,12 @@ def test_a_knob_of_a_late_part_that_is_not_read(toy_tokenizer, tmp_path):
         Renderer(toy_tokenizer, style="append", template="household_plain", history=4)
     with pytest.raises(ConfigError, match=r"model.seed=3 has no effect without model.init=random"):
         CausalPolicy(str(tmp_path), seed=3)
+
+
+def test_a_panel_larger_than_its_split_before_anything_is_loaded():
+    sizes = ("data.budgets.turn_tokens=16", "panel.val.tasks=9999")
+    said = refused("~experiment", "name=test", "env=searchqa", "prompt=searchqa_windowed", *sizes)
+    assert said.startswith("panel: split 'val' has")
 
 
 def test_infinity_where_it_means_never():

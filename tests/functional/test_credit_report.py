@@ -48,6 +48,9 @@ def test_numbers(assert_golden):
         "gap_success_p95": 0.465,
         "gap_failure_mean": 0.5,  # 2.0/4
         "gap_failure_std": 0.0,
+        # gaps 0.5, -0.2, 0.5 over 1, 2, 4 tokens, centred [0.23333, -0.46667, 0.23333], squares 0.326667; lengths as
+        # below; products -0.311111 + 0.155556 + 0.388889 = 0.233333
+        "gap_length_correlation": 0.233333 / (4.666667 * 0.326667) ** 0.5,
         "weight_mean": 0.9,
         "weight_std": 0.06**0.5,  # (0.09 + 0 + 0.09)/3
         "z_mean": 2.9 / 3,
@@ -87,13 +90,13 @@ def test_no_peer_anywhere_means_nothing_moved():
     assert torch.isnan(report["multiplier_mean"])
 
 
-def synthetic(episodes=600, steps=8, noise=0.6, bias=0.0, seed=0):
-    """Trajectories of mixed outcome whose spans have 1 to 12 tokens; the mean gap does not depend on the length."""
+def synthetic(episodes=600, steps=8, noise=0.6, bias=0.0, slope=0.0, seed=0):
+    """Trajectories of mixed outcome, spans of 1 to 12 tokens; the mean gap depends on the length by ``slope``."""
     generator = torch.Generator().manual_seed(seed)
     episode = torch.arange(episodes).repeat_interleave(steps)
     length = torch.randint(1, 13, (len(episode),), generator=generator)
     success = (torch.arange(episodes) % 2 == 0)[episode]
-    gap = bias + noise * torch.randn(len(episode), generator=generator)
+    gap = bias + slope * (length - 6.5) + noise * torch.randn(len(episode), generator=generator)
     yes = torch.ones_like(success)
     student = -length.float()
     return Table(
@@ -139,6 +142,22 @@ def test_a_shaper_that_sums_the_gap_is_caught_although_its_bias_turns_with_the_s
     assert abs(both) < 0.3  # over both signs most of it cancels
     honest = shaped(table, segment_gaps(table)[0])
     assert max(abs(honest[f"multiplier_length_correlation{end}"].item()) for end in ENDS) < 0.08
+
+
+def test_a_gap_that_follows_the_length_is_told_from_a_shaper_that_does():
+    table = synthetic()
+    honest = shaped(table, segment_gaps(table)[0])
+    biased = shaped(table, segment_gaps(table)[0], gamma=1.0)
+    for report in (honest, biased):
+        assert abs(report["gap_length_correlation"].item()) < 0.03  # 4,800 segments: 0.014 is one deviation of chance
+    table = synthetic(slope=-0.1, noise=0.3)
+    text = shaped(table, segment_gaps(table)[0])
+    own, up, down = (text[name].item() for name in (
+        "gap_length_correlation", "multiplier_length_correlation_positive", "multiplier_length_correlation_negative"
+    ))  # fmt: skip
+    assert own < -0.6
+    assert abs(up - own) < 0.1  # all of it comes from the gap; the sign of A turns it
+    assert abs(down + own) < 0.1
 
 
 def test_a_method_that_only_has_a_credit_hook_is_seen_too(assert_golden):

@@ -75,6 +75,7 @@ def test_the_gpu_checks_parity_step_rehearses_on_a_cpu(tmp_path):
     [
         ("rollout_efficiency", ["--groups", "2", "--members", "2"], ["decode steps", "seconds", "success"]),
         ("update_overhead", [], ["bare loop", "trainer.fit", "ratio"]),
+        ("method_cost", ["--repeats", "1"], ["dr_grpo", "sharpo", "sharpo_b", "step_opsd", "sdar", "scpo"]),
     ],
 )
 def test_a_benchmark_prints_its_table(script, more, rows, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import shutil
 
@@ -171,6 +172,9 @@ def test_bad_folders_are_one_clear_message(folder, tmp_path):
         CausalPolicy(str(mixed))
     with pytest.raises(ConfigError, match=r"model.dtype='float16'"):
         CausalPolicy(folder, dtype="float16")
+    if importlib.util.find_spec("flash_attn") is None:
+        with pytest.raises(ConfigError, match=r"model.attention=flash_attention_2: FlashAttention2 .* installed"):
+            CausalPolicy(folder, attention="flash_attention_2")
 
 
 def test_truncated_weights_are_named(folder, tmp_path):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from toy_env import ToyEnv
 
 from sharpo.engine.expert import ExpertEngine
 from sharpo.env import Observed
 from sharpo.protocols import EnvEvent
-from sharpo.rollout.collector import Collector
+from sharpo.rollout.collector import WAIT_S, Collector
 
 
 class FakePool:
@@ -53,6 +55,8 @@ class FakePool:
         ready = [event for at, event in self.due if at < self.clock]
         self.due = [(at, event) for at, event in self.due if at >= self.clock]
         self.log += [(event.slot, self.turns[event.slot]) for event in ready]
+        if not ready and timeout_s < WAIT_S:
+            time.sleep(timeout_s)  # a short wait is over; a long one is for what is due at a later poll
         return ready
 
     def release(self, slot):
