@@ -8,6 +8,8 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,26 +24,36 @@ from sharpo.rollout.collate import collate
 FOLDER = Path(__file__).resolve().parents[1] / "configs" / "algorithm"
 
 
-def measured(
-    name: str, overrides: list[str], groups: list[EpisodeGroup] | None, repeats: int
-) -> tuple[list[EpisodeGroup], Any]:
-    """Return the episodes and, for a method: best seconds of score + update, tokens of both kinds of pass."""
+@dataclass
+class Prepared:
+    """A method with its rows, its own copy of the weights and an optimizer."""
+
+    once: Callable[[], float]
+    """Scores and trains one pass; the seconds it took, and ``credit/teacher_rows`` goes into ``metrics``."""
+    metrics: dict[str, float]
+    tokens: int
+    hint: float
+
+
+def prepared(name: str, overrides: list[str], groups: list[EpisodeGroup]) -> Prepared:
+    """Return a method over the episodes of ``groups``, which are made when there are none."""
     parts = cli.Parts(cli.read("train", [*overrides, f"algorithm={name}"]))
     data, algorithm, temperature = parts.data(), parts.algorithm, parts.cfg.temperature
-    groups = groups or noisy_groups(data)
+    groups += [] if groups else noisy_groups(data)
     table = collate(groups, algorithm, data.hint, data.renderer.tokenize, None)
     micro = parts.cfg.trainer.get("accumulate_grad_batches", 1)
     policy = parts.policy()
     optimizer = parts.module().make_optimizer(list(policy.named_parameters()))
-    seconds, metrics = [], {}
-    for _ in range(repeats):
+    metrics: dict[str, float] = {}
+
+    def once() -> float:
         origin = Origin(0, 0, 0, data.renderer.pad_id, 1)
         buffer = RolloutBuffer(
             table, data.sizes, micro, origin, {},
             with_teacher=algorithm.needs_teacher, teacher_in_update=algorithm.divergence is not None,
         )  # fmt: skip
         begun = time.perf_counter()
-        metrics = scoring.score(
+        seen = scoring.score(
             buffer, policy, algorithm, temperature=temperature, device="cpu",
             reference=policy if algorithm.needs_reference else None,
         )  # fmt: skip
@@ -51,10 +63,12 @@ def measured(
             if (index + 1) % buffer.micro_batches == 0:
                 optimizer.step()
                 optimizer.zero_grad()
-        seconds.append(time.perf_counter() - begun)
-    student = sum(len(row) for row in table.rows)
-    teacher = metrics["credit/teacher_rows"]
-    return groups, (min(seconds), student, int(teacher), table.hints["tokens"] / max(table.hints["built"], 1))
+        took = time.perf_counter() - begun
+        metrics.update(seen)
+        return took
+
+    tokens = sum(len(row) for row in table.rows)
+    return Prepared(once, metrics, tokens, table.hints["tokens"] / max(table.hints["built"], 1))
 
 
 def methods(overrides: list[str]) -> list[str]:
@@ -74,15 +88,22 @@ def main() -> None:
 
     def run(cfg: Any) -> None:
         torch.manual_seed(cfg.seed)
-        repeats = arguments.repeats
-        groups, _ = measured("grpo", overrides, None, repeats)  # not counted: a process's first passes are slower
-        _, base = measured("grpo", overrides, groups, repeats)
-        print(f"{len(groups)} groups of {cfg.data.sizes.group_size}, {base[1]} tokens; best of {repeats}\n")
-        print("| method | score + update ÷ GRPO's | rows the teacher scored | mean hint, tokens |\n|---|---|---|---|")
-        print(f"| grpo ({base[0]:.2f} s) | 1.00 | 0 | |")
+        groups: list[EpisodeGroup] = []
+        tokens = prepared("grpo", overrides, groups).tokens
+        print(f"{len(groups)} groups of {cfg.data.sizes.group_size}, {tokens} tokens; best of {arguments.repeats}\n")
+        print("| method | score + update ÷ GRPO's | GRPO's, s | rows the teacher scored | mean hint, tokens |")
+        print("|---|---|---|---|---|")
         for name in methods(overrides):
-            _, (seconds, _, rows, hint) = measured(name, overrides, groups, repeats)
-            print(f"| {name} | {seconds / base[0]:.2f} | {rows} | {f'{hint:.0f}' if rows else ''} |", flush=True)
+            base, method = (prepared(one, overrides, groups) for one in ("grpo", name))
+            for one in (base, method):
+                one.once()  # not counted: first passes are slower
+            pairs = [
+                (base.once(), method.once()) for _ in range(arguments.repeats)
+            ]  # in turns: both on the same machine
+            best, own = (min(times) for times in zip(*pairs, strict=True))
+            rows = int(method.metrics["credit/teacher_rows"])
+            hint = f"{method.hint:.0f}" if rows else ""
+            print(f"| {name} | {own / best:.2f} | {best:.2f} | {rows} | {hint} |", flush=True)
 
     sys.argv[1:] = arguments.overrides
     cli.main(run)
