@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 import pickle
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from omegaconf import OmegaConf
 
+from sharpo import sweep
 from sharpo.errors import DataError
+from sharpo.logged import without_secrets
 
-_FREE = ("ckpt", "paths", "plan", "hydra", "trainer.max_epochs")
-"""Settings that a run that goes on may change without a word."""
 _NAMED = 6
+"""Most changed settings that are named."""
 
 
 def find(wanted: str | None, runs: Path, own: Path | None = None) -> str | None:
@@ -32,9 +32,9 @@ def find(wanted: str | None, runs: Path, own: Path | None = None) -> str | None:
     """
     if wanted is None:
         return None
-    if wanted == "auto" and own is None:
-        raise DataError("ckpt=auto goes on with a training: to judge a policy give ckpt=last, or a checkpoint's path")
-    if wanted == "auto" and own is not None:
+    if wanted == "auto":
+        if own is None:
+            raise DataError("ckpt=auto goes on with a training: to judge a policy give ckpt=last, or a file's path")
         mine = own / "checkpoints" / "last.ckpt"
         return str(mine) if mine.is_file() else None
     if wanted == "last":
@@ -64,8 +64,12 @@ def check(path: str | None, *, resume: bool) -> str | None:
     Raises:
         DataError: when the file is damaged, foreign, or holds too little.
     """
-    if path is None:
-        return None
+    if path is not None:
+        _read(path, resume=resume)
+    return path
+
+
+def _read(path: str, *, resume: bool) -> dict[str, Any]:
     try:
         saved = torch.load(path, map_location="cpu", mmap=True, weights_only=True)
     except (RuntimeError, EOFError, OSError, pickle.UnpicklingError, ValueError) as error:
@@ -76,7 +80,7 @@ def check(path: str | None, *, resume: bool) -> str | None:
         raise DataError(
             f"ckpt={path} holds weights alone, which eval.py can judge; to go on training give the run's last.ckpt"
         )
-    return path
+    return saved
 
 
 def to_train_on(wanted: str | None, own: Path, settings: Mapping[str, Any]) -> str | None:
@@ -91,42 +95,34 @@ def to_train_on(wanted: str | None, own: Path, settings: Mapping[str, Any]) -> s
         DataError: when there is none, it cannot be used, or it already has every iteration that is asked for (with
             ``auto`` such a run is left as it is).
     """
-    path = check(find(wanted, own.parent, own), resume=True)
+    path = find(wanted, own.parent, own)
     if path is None:
         return None
-    saved = torch.load(path, map_location="cpu", mmap=True, weights_only=True)
-    done, most = int(saved["sharpo"].get("policy_version", 0)), settings["trainer"]["max_epochs"]
+    saved = _read(path, resume=True)
+    done, most = int(saved["sharpo"]["policy_version"]), settings["trainer"]["max_epochs"]
     if done >= most and wanted != "auto":
         raise DataError(
             f"ckpt={wanted}: {path} has {done} iterations already and trainer.max_epochs={most}: raise it to go on"
         )
     if os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")) == "0":
         print(f"goes on from {path}: {done} of {most} iterations are done")  # noqa: T201
-        told = list(changed(path, settings))
+        told = changed(path, settings)
         if told:
             rest = f" and {len(told) - _NAMED} more" if len(told) > _NAMED else ""
-            print(f"with settings that its run did not have: {', '.join(told[:_NAMED])}{rest}")  # noqa: T201
+            print(f"with other settings than its run had: {', '.join(told[:_NAMED])}{rest}")  # noqa: T201
     return path
 
 
-def changed(checkpoint: str, settings: Mapping[str, Any]) -> Iterator[str]:
-    """Yield ``name=value (was value)`` for what differs from the run that wrote a checkpoint; nothing if unknown."""
+def changed(checkpoint: str, settings: Mapping[str, Any]) -> list[str]:
+    """Return ``name: before → now`` of what differs from the run that wrote a checkpoint; [] where that is unknown.
+
+    What changes no number is left out, and so is how long the run shall be; secrets are hidden as in the run's record.
+    """
     record = Path(checkpoint).resolve().parent.parent / "config.yaml"
     if not record.is_file():
-        return
-    old, new = dict(_leaves(OmegaConf.to_container(OmegaConf.load(record)))), dict(_leaves(settings))
-    for name in sorted(old.keys() | new.keys()):
-        was, now = old.get(name), new.get(name)
-        if str(was) != str(now) and not any(name == free or name.startswith(f"{free}.") for free in _FREE):
-            yield f"{name}={now} (was {was})"
-
-
-def _leaves(node: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    if isinstance(node, Mapping) and node:
-        for key, value in node.items():
-            yield from _leaves(value, f"{name}.{key}" if name else str(key))
-    else:
-        yield name, node
+        return []
+    told = sweep.differences(sweep.saved(str(record)), without_secrets(settings))
+    return [one for one in told if not one.startswith("trainer.max_epochs:")]
 
 
 def logged_run(checkpoint: str | None) -> dict[str, str]:

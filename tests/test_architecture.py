@@ -18,7 +18,7 @@ ONLY = {
     "tokenizers": ["sharpo/policy/"],
     "lightning": ["sharpo/module.py", "sharpo/rollout/datamodule.py", "callbacks/", "sharpo/cli.py"],
     "hydra": ["sharpo/cli.py"],
-    "omegaconf": ["sharpo/checkpoints.py", "sharpo/cli.py", "sharpo/sweep.py"],
+    "omegaconf": ["sharpo/cli.py", "sharpo/sweep.py"],
     "wandb": ["callbacks/"],
     "gymnasium": ["sharpo/env.py", "envs/"],
     "textworld": ["envs/"],

@@ -101,22 +101,37 @@ def test_ckpt_last_finds_the_newest_run(tmp_path):
     assert find_checkpoint(None, tmp_path) is None
 
 
-def test_going_on_names_the_checkpoint_and_what_has_changed(tmp_path, capsys):
-    from sharpo.checkpoints import to_train_on
+def test_going_on_names_the_checkpoint_and_what_has_changed(tmp_path, capsys, monkeypatch):
+    from omegaconf import OmegaConf
 
+    from sharpo.checkpoints import to_train_on
+    from sharpo.logged import without_secrets
+
+    monkeypatch.setenv("HUB_TOKEN", "planted-token")
     run = tmp_path / "runs/old"
     (run / "checkpoints").mkdir(parents=True)
     last = run / "checkpoints/last.ckpt"
     torch.save({"sharpo": {"policy_version": 2}, "optimizer_states": []}, last)
-    (run / "config.yaml").write_text("algorithm: {lam: 0.2}\ntrainer: {max_epochs: 2}\nckpt: null\nseed: 0\n")
     new = tmp_path / "runs/new"
-    settings = {"algorithm": {"lam": 0.05}, "trainer": {"max_epochs": 3}, "ckpt": "last", "seed": 0}
+
+    def settings_of(folder, lam, iterations, ckpt):
+        """A run's own: its folder is part of a logger's settings, and a secret of a part's."""
+        return {
+            "algorithm": {"lam": lam}, "trainer": {"max_epochs": iterations}, "ckpt": ckpt, "seed": 0,
+            "paths": {"run": str(folder)}, "logger": {"csv": {"save_dir": str(folder)}},
+            "env": {"families": ["pick", "look"], "url": "http://me:planted-token@host"},
+        }  # fmt: skip
+
+    (run / "config.yaml").write_text(OmegaConf.to_yaml(without_secrets(settings_of(run, 0.2, 2, None))))
+    settings = settings_of(new, 0.05, 3, "last")
     assert to_train_on("last", new, settings) == str(last)
     said = capsys.readouterr().out.splitlines()
     assert said == [
         f"goes on from {last}: 2 of 3 iterations are done",
-        "with settings that its run did not have: algorithm.lam=0.05 (was 0.2)",
+        "with other settings than its run had: algorithm.lam: 0.2 → 0.05",
     ]
+    assert to_train_on("last", new, settings_of(new, 0.2, 3, "last")) == str(last)
+    assert capsys.readouterr().out == f"goes on from {last}: 2 of 3 iterations are done\n"
     done = {**settings, "trainer": {"max_epochs": 2}}
     with pytest.raises(DataError, match=r"has 2 iterations already and trainer\.max_epochs=2: raise it"):
         to_train_on("last", new, done)
