@@ -76,7 +76,9 @@ def check_values(cfg: Mapping[str, Any]) -> None:
     TeacherWeights.parse(cfg["teacher"])
     _check_metric("swept", cfg["swept"], cfg["panel"])
     for callback, node in cfg["callbacks"].items():
-        if "monitor" in (node or {}):
+        if node is not None and not (isinstance(node, Mapping) and "_target_" in node):
+            raise ConfigError(f"callbacks.{callback}={node}: the chosen group has no such part; null leaves one out")
+        if node is not None and "monitor" in node:
             _check_metric(f"callbacks.{callback}.monitor", node["monitor"], cfg["panel"])
     if not cfg["name"].strip() or Path(cfg["name"]).is_absolute() or ".." in Path(cfg["name"]).parts:
         raise ConfigError(f"name={cfg['name']!r}: it names the run's folder inside paths.root; give a plain name")

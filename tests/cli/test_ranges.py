@@ -59,6 +59,8 @@ def refused(*arguments):
         (["trainer.fast_dev_run=true"], "use trainer.max_epochs and data.sizes, or debug=fast for a quick check"),
         (["trainer.limit_val_batches=0.5"], "trainer.limit_val_batches=0.5: an iteration"),
         (["callbacks.best.monitor=abc"], "callbacks.best.monitor='abc': a run logs numbers such as val/success/all"),
+        (["callbacks.best=monitor"], "callbacks.best=monitor: the chosen group has no such part; null leaves one out"),
+        (["++callbacks.mine.every=1"], "callbacks.mine={'every': 1}: the chosen group has no such part"),
         (["~callbacks.success"], "callbacks.curve and callbacks.best read what it counts; remove them too"),
         (["panel.val.split=foo"], "split 'foo': Household has no such split, it has train, val"),
         (["model.dtype=foo"], "model.dtype must be float32 or bfloat16, got 'foo'"),
