@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import math
-import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -118,16 +117,6 @@ def _check_metric(field: str, name: str, panels: Mapping[str, Any]) -> None:
         )
     if group == "val" and panels and "val" not in panels:
         raise ConfigError(f"{field}={name}: no panel is called val; choose among {', '.join(groups[len(_METRICS) :])}")
-
-
-def swept_value(logged: Mapping[str, Any], name: str) -> float | None:
-    """Return the newest value of the swept metric; None, said on stderr, when the run never logged it."""
-    if name in logged:
-        return float(logged[name])
-    if not name.startswith("val/") or any(key.startswith("val/") for key in logged):  # else nothing was validated
-        near = overrides.near(name, logged)
-        print(f"swept={name}: this run logged no such number; nearest: {near}", file=sys.stderr)  # noqa: T201
-    return None
 
 
 def _check_trainer(trainer: Mapping[str, Any]) -> None:

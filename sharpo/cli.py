@@ -220,7 +220,7 @@ def train(cfg: DictConfig) -> float | None:
         del os.environ[RUN]
     if trainer.is_global_zero:
         print(f"run: {parts.run}")  # noqa: T201
-    return checks.swept_value(trainer.callback_metrics, cfg.swept)
+    return sweep.swept_value(trainer.callback_metrics, cfg.swept)
 
 
 def evaluate(cfg: DictConfig) -> dict[str, Any]:

@@ -240,8 +240,8 @@ def near(word: str, known: Iterable[str]) -> str:
 
 
 def _close(word: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(word, known, n=3, cutoff=0.5)
-    meant = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+    close = difflib.get_close_matches(word, known, n=3, cutoff=0.5)
+    meant = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
     if meant and len(known) > LISTED:
         return meant
     return f"{meant} Known: {', '.join(known)}" if meant else f"; known: {', '.join(known)}"

@@ -18,6 +18,7 @@ from typing import IO, Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from sharpo import overrides
 from sharpo.errors import DataError
 from sharpo.logged import without_secrets
 
@@ -190,6 +191,16 @@ def last_value(folder: Path, name: str) -> float:
             values = [row[name] for row in csv.DictReader(file) if row.get(name)]
         value = float(values[-1]) if values else value
     return value
+
+
+def swept_value(logged: Mapping[str, Any], name: str) -> float | None:
+    """Return the newest value of the swept metric; None, said on stderr, when the run never logged it."""
+    if name in logged:
+        return float(logged[name])
+    if not name.startswith("val/") or any(key.startswith("val/") for key in logged):  # else nothing was validated
+        near = overrides.near(name, logged)
+        print(f"swept={name}: this run logged no such number; nearest: {near}", file=sys.stderr)  # noqa: T201
+    return None
 
 
 def outcome(members: Sequence[Member]) -> str:

@@ -151,7 +151,7 @@ def test_a_constructor_says_the_same():
 
 
 def test_the_swept_metric_that_was_never_logged_is_said(capsys):
-    from sharpo.checks import swept_value
+    from sharpo.sweep import swept_value
 
     logged = {"train/loss": 0.5, "val/success/all": 0.25}
     assert swept_value(logged, "val/success/all") == 0.25
