@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import math
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from sharpo import overrides, sizes, typed
 from sharpo.algorithms.base import Algorithm
 from sharpo.errors import ConfigError, DataError
 from sharpo.policy.teacher import TeacherWeights
+from sharpo.rollout import store
 
 _OWN: dict[str, Any] = {  # the settings that belong to no part
     "name": str,
@@ -258,12 +258,7 @@ def make_folder(run: Path, *, fresh: bool = False) -> None:
             f"paths.run={run} holds the checkpoints of another run: choose another folder, or go on with that run by "
             "ckpt=auto"
         )
-    try:
-        run.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=run):
-            pass
-    except OSError as error:
-        raise DataError(f"paths.run={run} cannot be written ({error.strerror}): choose another folder") from error
+    store.check_folder(run, "paths.run")
 
 
 def _first_line(error: Exception) -> str:

@@ -11,22 +11,24 @@ from sharpo.episode import Episode
 from sharpo.errors import DataError
 
 
-def check_folder(folder: str) -> None:
-    """Make the folder of the saved episodes and write in it, so that one that cannot be is found at start.
+def check_folder(folder: str | Path, setting: str = "data.save_rollouts") -> None:
+    """Make a folder and write in it, so that one that cannot be written is found at start.
+
+    Args:
+        folder: of saved episodes, or of what another setting names.
+        setting: its name in the message.
 
     Raises:
         DataError: when it cannot be made or written.
     """
-    if not folder.strip():
-        raise DataError(f"data.save_rollouts={folder!r}: must be a folder, or null to save none")
+    if not str(folder).strip():
+        raise DataError(f"{setting}={folder!r}: must be a folder, or null to save none")
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise DataError(
-            f"data.save_rollouts={folder} cannot be written ({error.strerror}): choose another folder"
-        ) from error
+        raise DataError(f"{setting}={folder} cannot be written ({error.strerror}): choose another folder") from error
 
 
 def save(path: str | Path, groups: Sequence[Sequence[Episode]]) -> None:
