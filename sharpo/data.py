@@ -6,6 +6,7 @@ import argparse
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -41,12 +42,21 @@ def alfworld(arguments: argparse.Namespace, console: Console) -> None:
             )
     if arguments.action == "verify":
         return
-    with Progress(console=console) as bar:
-        for split in splits:
-            task = bar.add_task(f"compile {split}", total=None)
-            for done, total in release.compile_split(root, split, arguments.workers):
-                bar.update(task, completed=done, total=total)
+    for split in splits:
+        _show(console, f"compile {split}", release.compile_split(root, split, arguments.workers))
     console.print(f"ready: env.data={root}, or ALFWORLD_DATA={root}", soft_wrap=True)
+
+
+def _show(console: Console, what: str, steps: Iterable[tuple[int, int]]) -> None:
+    """Go through the steps of long work with a bar, or where the output is a file with a line at each tenth."""
+    tenths = 0
+    with Progress(console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task(what, total=None)
+        for done, total in steps:
+            bar.update(task, completed=done, total=total)
+            if not console.is_terminal and 10 * done // max(total, 1) > tenths:
+                tenths = 10 * done // total
+                console.print(f"{what}: {done} of {total}")
 
 
 def _download(target: str | None) -> None:

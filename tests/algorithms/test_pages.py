@@ -1,6 +1,7 @@
 """The Python blocks of docs/algorithms/*.md run and print what they say."""
 
 import doctest
+import itertools
 import re
 from pathlib import Path
 
@@ -35,3 +36,26 @@ BASES = {"__init__", "base", "baseline", "policy_loss", "shaped", "auxiliary"}
 def test_every_algorithm_file_has_a_page():
     modules = FOLDER.parents[1] / "sharpo" / "algorithms"
     assert {path.stem for path in modules.glob("*.py")} - BASES <= {page.stem for page in PAGES}
+
+
+def cells(text, start):
+    """Rows of the Markdown table whose first line starts so, header aside, as lists of cells."""
+    lines = text[text.index(start) :].splitlines()[2:]
+    table = itertools.takewhile(lambda line: line.startswith("|"), lines)
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
+
+
+def test_the_comparison_says_what_the_benchmarks_measured_for_every_method():
+    measured = {
+        row[0].split()[0]: (row[2], row[1])
+        for row in cells((FOLDER.parent / "benchmarks.md").read_text(), "| method | score + update")
+    }
+    yamls = {path.stem for path in (FOLDER.parents[1] / "configs" / "algorithm").glob("*.yaml")}
+    named = set()
+    for row in cells((FOLDER / "README.md").read_text(), "| method | `algorithm=`"):
+        names = re.findall(r"`(\w+)`", row[1])
+        named |= set(names)
+        rows, cost = measured.get(names[0], ("", ""))
+        assert row[5:7] == [f"{rows} of 36" if int(rows or 0) else rows, cost], row[0]
+    assert named == yamls
+    assert {name for name in yamls if not name.startswith("imitation")} == set(measured)
