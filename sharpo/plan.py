@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from importlib import import_module
-from inspect import signature
 from pathlib import Path
 from typing import Any
 
 from sharpo.checks import model_remedy
 from sharpo.errors import DataError
+from sharpo.typed import value_of
 
 GIB = 2**30
 _BYTES = {"float32": 4, "bfloat16": 2}
@@ -49,13 +48,13 @@ def describe(config: Mapping[str, Any], env: Any, run: Path) -> str:
     sizes, budgets, trainer = config["data"]["sizes"], config["data"]["budgets"], config["trainer"]
     episodes = sizes["groups"] * sizes["group_size"]
     turns, iterations = env.max_turns, trainer["max_epochs"]
-    turn_tokens = budgets.get("turn_tokens", 512)
-    per_episode = budgets.get("episode_tokens") or turns * turn_tokens
+    turn_tokens = value_of(budgets, "turn_tokens")
+    per_episode = value_of(budgets, "episode_tokens") or turns * turn_tokens
     world = int(trainer.get("num_nodes", 1)) * (trainer["devices"] if isinstance(trainer["devices"], int) else 1)
-    micro = sizes.get("micro_rows", 8) * trainer.get("accumulate_grad_batches", 1) * world
-    updates = -(-episodes // micro) * sizes.get("passes", 1)
+    micro = value_of(sizes, "micro_rows") * trainer.get("accumulate_grad_batches", 1) * world
+    passes, group = value_of(sizes, "passes"), sizes["group_size"]
+    updates = -(-episodes // micro) * passes
     missing: list[str] = []
-    passes, group = sizes.get("passes", 1), sizes["group_size"]
     lines = [
         f"plan of {config['name']}",
         f"  method       {_target(config['algorithm'])}, hint {_target(config['hint'])}",
@@ -77,22 +76,14 @@ def describe(config: Mapping[str, Any], env: Any, run: Path) -> str:
 
 def _panels(panels: Mapping[str, Any], env: Any, missing: list[str]) -> list[str]:
     out = []
-    for name, node in panels.items():
-        panel = _defaults(node) | dict(node)
-        split = panel["split"]
-        count = panel.get("workers") or panel.get("tasks") or _many(env, split, missing)
+    for name, panel in panels.items():
+        split = value_of(panel, "split")
+        count = value_of(panel, "workers") or value_of(panel, "tasks") or _many(env, split, missing)
         out.append(
-            f"  panel        {name}: {count} tasks of {split}, {panel['samples']} episode(s) each at temperature "
-            f"{panel['temperature']}"
+            f"  panel        {name}: {count} tasks of {split}, {value_of(panel, 'samples')} episode(s) each at "
+            f"temperature {value_of(panel, 'temperature')}"
         )
     return out
-
-
-def _defaults(node: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the default values of a panel's class."""
-    module, _, name = str(node["_target_"]).rpartition(".")
-    known = signature(getattr(import_module(module), name)).parameters.values()
-    return {knob.name: knob.default for knob in known}
 
 
 def _model(config: Mapping[str, Any], env: Any) -> list[str]:
@@ -100,11 +91,11 @@ def _model(config: Mapping[str, Any], env: Any) -> list[str]:
     if isinstance(path, Mapping):  # made from scratch: one token for each word, so this is about right
         shape: dict[str, Any] = {
             "vocab_size": len(env.lexicon()),
-            "hidden_size": path.get("width", 128),
-            "num_hidden_layers": path.get("layers", 3),
-            "num_attention_heads": path.get("heads", 4),
-            "intermediate_size": path.get("feed_forward", 256),
-            "tie_word_embeddings": path.get("tied", True),
+            "hidden_size": value_of(path, "width"),
+            "num_hidden_layers": value_of(path, "layers"),
+            "num_attention_heads": value_of(path, "heads"),
+            "intermediate_size": value_of(path, "feed_forward"),
+            "tie_word_embeddings": value_of(path, "tied"),
         }
         name = f"from scratch in {path['folder']}, about"
     elif (Path(path).expanduser() / "config.json").is_file():
@@ -116,7 +107,7 @@ def _model(config: Mapping[str, Any], env: Any) -> list[str]:
         missing = model_remedy(path, remedy) if local else "its size is not known before it is fetched"
         return [f"  model        {path}: not on this machine; {missing}"]
     count = parameter_count(shape)
-    wide = _BYTES[config["model"].get("dtype", "float32")]
+    wide = _BYTES[value_of(config["model"], "dtype")]
     mixed = 2 if "mixed" in str(config["trainer"].get("precision")) else 0
     training, engine = count * (wide * 4 + mixed), count * wide
     return [

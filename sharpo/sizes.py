@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from sharpo.errors import ConfigError
-from sharpo.typed import resolve
+from sharpo.typed import value_of
 
 
 def check_shares(groups: int, devices: int, nodes: int) -> None:
@@ -33,11 +32,12 @@ def check_room(cfg: Mapping[str, Any]) -> None:
         ConfigError: naming both sizes.
     """
     budgets, longest = cfg["data"]["budgets"], cfg["data"]["sizes"].get("max_row")
-    turn = _value(budgets, "turn_tokens")
+    turn = value_of(budgets, "turn_tokens")
     window, positions = cfg["engine"].get("max_context"), model_positions(cfg["model"]["path"])
     if window is not None and positions is not None and window > positions:
         raise ConfigError(f"engine.max_context={window}: the model has {positions} positions; choose at most as many")
-    limits = {"engine.max_context": window, "data.budgets.context": _value(budgets, "context"), "positions": positions}
+    context = value_of(budgets, "context")
+    limits = {"engine.max_context": window, "data.budgets.context": context, "positions": positions}
     for name, limit in limits.items():
         if turn is not None and limit is not None and turn >= limit:
             place = f"the model's {limit} positions" if name == "positions" else f"{name}={limit}"
@@ -56,7 +56,7 @@ def model_positions(path: Any) -> int | None:
         path: the setting: a model to build, a folder, or a name on the hub, for which nothing is downloaded.
     """
     if isinstance(path, Mapping):
-        return _value(path, "max_positions")
+        return value_of(path, "max_positions")
     try:
         config = json.loads((Path(path).expanduser() / "config.json").read_text(encoding="utf-8"))
         rope = config.get("rope_scaling") or config.get("rope_parameters") or {}
@@ -64,11 +64,3 @@ def model_positions(path: Any) -> int | None:
     except (OSError, ValueError, TypeError, AttributeError):  # said where the model is read
         return None
     return None if stretched else config.get("max_position_embeddings")
-
-
-def _value(node: Mapping[str, Any], name: str) -> Any:
-    """Return a knob's value, or its default where no yaml sets it; None for a class without it."""
-    if name in node:
-        return node[name]
-    known = inspect.signature(resolve(node["_target_"])).parameters
-    return known[name].default if name in known else None

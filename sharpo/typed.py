@@ -73,6 +73,19 @@ def resolve(target: str, field: str = "_target_") -> Any:
         raise ConfigError(f"{field}={target} cannot be imported: {error}") from error
 
 
+def value_of(node: Mapping[str, Any], name: str) -> Any:
+    """Return a knob's value, or its default where no yaml sets it; None for a class without it.
+
+    Example:
+        >>> value_of({"_target_": "sharpo.rollout.panel.Panel", "split": "val"}, "samples")
+        1
+    """
+    if name in node:
+        return node[name]
+    known = inspect.signature(resolve(node["_target_"])).parameters
+    return known[name].default if name in known else None
+
+
 def _hints(field: str, target: str) -> dict[str, Any]:
     made = resolve(target, f"{field}._target_")
     try:
