@@ -97,7 +97,8 @@ class CausalPolicy(nn.Module):
             else:
                 self.lm = _draw(config, DTYPES[dtype], attention, seed)
         except ImportError as error:
-            raise ConfigError(f"model.attention={attention}: {str(error).splitlines()[0]}") from error
+            knob = f"model.path={path!r}" if attention in ("sdpa", "eager") else f"model.attention={attention}"
+            raise ConfigError(f"{knob}: a package is missing or broken: {str(error).splitlines()[0]}") from error
         self.lm.config.use_cache = False
         if gradient_checkpointing:
             self.lm.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from sharpo.errors import ConfigError, DataError
+from sharpo.policy import causal_lm
 from sharpo.policy.causal_lm import CausalPolicy, compact
 
 
@@ -173,8 +174,18 @@ def test_bad_folders_are_one_clear_message(folder, tmp_path):
     with pytest.raises(ConfigError, match=r"model.dtype='float16'"):
         CausalPolicy(folder, dtype="float16")
     if importlib.util.find_spec("flash_attn") is None:
-        with pytest.raises(ConfigError, match=r"model.attention=flash_attention_2: FlashAttention2 .* installed"):
+        with pytest.raises(ConfigError, match=r"model.attention=flash_attention_2: a package .*: Flash.* installed"):
             CausalPolicy(folder, attention="flash_attention_2")
+
+
+def test_a_broken_package_is_the_attentions_fault_only_where_that_needs_one(folder, monkeypatch):
+    def broken(*_):
+        raise ImportError("Could not import module 'LlamaForCausalLM'\nmore")
+
+    monkeypatch.setattr(causal_lm, "_load", broken)
+    for attention, knob in (("sdpa", "model.path='.*'"), ("flex_attention", "model.attention=flex_attention")):
+        with pytest.raises(ConfigError, match=f"^{knob}: a package is missing or broken: .*'LlamaForCausalLM'$"):
+            CausalPolicy(folder, attention=attention)
 
 
 def test_truncated_weights_are_named(folder, tmp_path):
