@@ -72,6 +72,6 @@ def load_arrays(folder: Path) -> dict[str, np.ndarray]:
         path = folder / f"{name}.npy"
         try:
             found[name] = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))  # plain views index faster
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, EOFError) as error:
             raise DataError(f"the search index in {folder} is damaged ({path.name}: {error}): {_REMEDY}") from None
     return found

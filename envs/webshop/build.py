@@ -25,6 +25,7 @@ from sharpo.envs.webshop.catalogue import (
     PRODUCTS,
     Catalogue,
     Shelf,
+    described,
     from_record,
     opened,
     to_record,
@@ -75,16 +76,40 @@ def source(folder: Path, limit: int | None = None) -> Source:
         shelf, said = folder / f"{items}.json", folder / f"{ins}.json"
         if shelf.exists() and said.exists():
             people = sorted(folder.glob(f"{_HUMAN}*.json"))
-            rows = itertools.islice(records.stream(shelf), limit)
-            return Source(rows, _read(said), _read(people[0]) if people else {})
+            return files(shelf, said, people[0] if people else None, limit)
     raise DataError(
         f"no WebShop files in {folder}: it must hold items_shuffle.json and items_ins_v2.json, or the two that end in "
         "_1000; the original's setup script fetches them, or take the demo: python -m sharpo.data webshop demo"
     )
 
 
-def _read(path: Path) -> Any:
-    return json.loads(path.read_text(encoding="utf-8"))
+def files(items: Path, attributes: Path, human: Path | None = None, limit: int | None = None) -> Source:
+    """Return the original's files, each by its own path.
+
+    Args:
+        items: ``items_shuffle.json``, a list of products.
+        attributes: ``items_ins_v2.json``.
+        human: ``items_human_ins.json``; None for no human goals.
+        limit: use only the first products.
+
+    Raises:
+        DataError: a file is missing or cannot be read.
+    """
+    if not items.is_file():
+        raise DataError(f"no file {items}: it is to be the list of products, items_shuffle.json")
+    rows = itertools.islice(records.stream(items), limit)
+    return Source(rows, _read(attributes), _read(human) if human is not None else {})
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    """Return a file that maps asins to what is said of the product."""
+    try:
+        found: Any = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} cannot be read ({error}): the original's setup script fetches it") from error
+    if not isinstance(found, dict):
+        raise DataError(f"{path} holds no entries by asin: it is to be items_ins_v2.json or items_human_ins.json")
+    return found
 
 
 def build(
@@ -111,11 +136,11 @@ def build(
     Raises:
         DataError: a file is damaged, or the target holds something else.
     """
-    tell = progress or _quiet
+    tell = progress or (lambda *_: None)
     many = workers if workers is not None else min(8, os.cpu_count() or 1)
     if target.exists() and not target.is_dir():
         raise DataError(f"{target} is a file, not a folder: choose another --target")
-    if target.exists() and any(target.iterdir()) and not (target / META).exists():
+    if target.exists() and any(target.iterdir()) and described(target) is None:
         raise DataError(f"{target} holds other files than a WebShop catalogue: choose another --target")
     work = target.with_name(f"{target.name}.part")
     try:
@@ -163,13 +188,9 @@ def _fill(
     )
     meta = {
         "format": FORMAT, "products": count, "goals": counts, "nouns": tagger[0], "price_seed": price_seed,
-        "index": index.fingerprint, "fingerprint": fingerprint(work),
+        "index": index.fingerprint, "fingerprint": fingerprint(work, tagger[0]),
     }  # fmt: skip
     (work / META).write_text(json.dumps(meta, indent=1), encoding="utf-8")
-
-
-def _quiet(stage: str, done: int, total: int | None) -> None:
-    del stage, done, total
 
 
 class _Documents:
@@ -246,9 +267,14 @@ def _meets_all_but_options(own: Product, goal: Goal) -> bool:
     return right_kind and own.price <= goal.price_upper and attributes_met(own, goal.attributes) == len(goal.attributes)
 
 
-def fingerprint(folder: Path) -> str:
-    """Return a hash of a catalogue's products, prices, nouns and goals."""
-    digest = hashlib.sha256(f"webshop {FORMAT}".encode())
+def fingerprint(folder: Path, tagger: str) -> str:
+    """Return a hash of a catalogue's products, prices, nouns and goals, and of what found the nouns.
+
+    Args:
+        folder: of the catalogue.
+        tagger: name and version.
+    """
+    digest = hashlib.sha256(f"webshop {FORMAT} {tagger}".encode())
     for name in (f"{PRODUCTS}.bin", "goals_synthetic.npy", "goals_human.npy"):
         with (folder / name).open("rb") as file:
             digest.update(hashlib.file_digest(file, "sha256").digest())
@@ -265,7 +291,7 @@ def verify(folder: Path) -> Catalogue:
         DataError: it is absent or damaged.
     """
     found = Catalogue(folder)
-    if fingerprint(folder) != found.fingerprint:
+    if fingerprint(folder, found.meta["nouns"]) != found.fingerprint:
         raise DataError(f"the WebShop catalogue in {folder} is damaged (another fingerprint): build it again")
     if not found.search.top(next(iter(found.shelf.values())).title, 1):
         raise DataError(f"the search index in {folder} finds nothing of the catalogue: build it again")

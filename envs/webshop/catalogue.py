@@ -20,7 +20,7 @@ from sharpo.envs.webshop.store import Search
 
 from sharpo.errors import DataError
 
-FORMAT = 1
+FORMAT = 2
 VARIABLE = "WEBSHOP_DATA"
 META, PRODUCTS, INDEX = "meta.json", "products", "search"
 GOAL = np.dtype(
@@ -28,6 +28,8 @@ GOAL = np.dtype(
 )
 """One goal: its product's row, its number among the product's goals, bound, weight, and whether it can be met."""
 ASIN = "S10"
+KINDS: tuple[Kind, ...] = ("synthetic", "human")
+_DESCRIBED = {"format", "products", "goals", "nouns", "price_seed", "index", "fingerprint"}
 _KEPT = 4096
 _GET = "run `python -m sharpo.data webshop demo` (made-up products), or `... webshop build --source FOLDER`"
 
@@ -97,6 +99,29 @@ class Shelf(Mapping[str, Product]):
         return (self.at(row)[0].asin for row in range(len(self)))
 
 
+def described(folder: Path) -> Mapping[str, Any] | None:
+    """Return what a catalogue of any format says of itself; None when the folder holds none."""
+    try:
+        meta: Any = json.loads((folder / META).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return meta if isinstance(meta, dict) and set(meta) >= _DESCRIBED else None
+
+
+def _meta(folder: Path) -> Mapping[str, Any]:
+    meta = described(folder)
+    if meta is not None and meta["format"] == FORMAT:
+        return meta
+    if meta is not None:
+        raise DataError(f"the WebShop catalogue in {folder} has format {meta['format']}, not {FORMAT}: {_GET}")
+    if (folder / META).exists():
+        raise DataError(
+            f"{folder / META} is damaged or not a WebShop catalogue's: {_GET} with another --target, and set "
+            f"env.catalogue (or {VARIABLE}) to it"
+        )
+    raise DataError(f"no WebShop catalogue in {folder}: {_GET}; or set env.catalogue (or {VARIABLE}) to a built one")
+
+
 class Catalogue:
     """A catalogue that ``python -m sharpo.data webshop`` built.
 
@@ -104,29 +129,36 @@ class Catalogue:
         folder: of the catalogue.
 
     Raises:
-        DataError: there is none, or it is of another format.
+        DataError: there is none, it is of another format, damaged or empty, or the folder holds something else.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        try:
-            self.meta: Mapping[str, Any] = json.loads((folder / META).read_text(encoding="utf-8"))
-        except (FileNotFoundError, NotADirectoryError):
-            raise DataError(
-                f"no WebShop catalogue in {folder}: {_GET}; or set env.catalogue (or {VARIABLE}) to a built one"
-            ) from None
-        if self.meta["format"] != FORMAT:
-            raise DataError(f"the WebShop catalogue in {folder} has format {self.meta['format']}, not {FORMAT}: {_GET}")
+        self.meta = _meta(folder)
         self.fingerprint: str = self.meta["fingerprint"]
-        self.shelf = Shelf(folder)
-        self._tables = {kind: np.load(folder / f"goals_{kind}.npy", mmap_mode="r") for kind in ("synthetic", "human")}
+        try:
+            self.shelf = Shelf(folder)
+            self._tables = {kind: np.load(folder / f"goals_{kind}.npy", mmap_mode="r") for kind in KINDS}
+        except (OSError, ValueError, EOFError) as error:
+            raise DataError(f"the WebShop catalogue in {folder} is damaged ({error}): {_GET}") from None
+        found = {"products": len(self.shelf), "goals": {kind: len(table) for kind, table in self._tables.items()}}
+        if not len(self.shelf) or found != {name: self.meta[name] for name in found}:
+            raise DataError(f"the WebShop catalogue in {folder} is damaged or empty (it holds {found}): {_GET}")
 
     @functools.cached_property
     def search(self) -> Search:
-        """The index over the products' documents."""
+        """The index over the products' documents.
+
+        Raises:
+            DataError: it is absent, damaged, or of other products.
+        """
         from sharpo.envs.search.bm25 import Bm25
 
-        return Bm25.load(self.folder / INDEX, fingerprint=self.meta["index"])
+        try:
+            return Bm25.load(self.folder / INDEX, fingerprint=self.meta["index"])
+        except DataError as error:
+            said = str(error).rpartition(": ")[0]
+            raise DataError(f"the WebShop catalogue in {self.folder} cannot be searched ({said}): {_GET}") from None
 
     def table(self, kind: Kind) -> np.ndarray:
         """Return the goals of a kind as numbers, not shuffled."""

