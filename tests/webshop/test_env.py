@@ -1,12 +1,13 @@
 """WebShop as an environment: tasks, splits, oracles, purchases, moments to return to, prompts."""
 
 import pickle
+import random
 import re
 import time
 
 import numpy as np
 import pytest
-from sharpo.envs.webshop import WebShop
+from sharpo.envs.webshop import WebShop, goals
 from sharpo.envs.webshop.env import ASK
 
 from sharpo.episode import Task
@@ -43,6 +44,18 @@ def test_the_exact_purchase_succeeds_where_the_catalogue_says_so(thousand_built)
         assert (outcome.score < 1, earned) == (True, 0.0)
     mended = WebShop(str(thousand_built.folder), fixes=["options"])
     assert all(play(mended, task, True)[0].success for task in missed)
+
+
+@pytest.mark.integration
+def test_the_ceiling_and_the_baseline_over_all_goals(thousand_built):
+    env = WebShop(str(thousand_built.folder))
+    tasks = [env._task(f"webshop/goal/{place}", place) for place in range(len(thousand_built.table("synthetic")))]
+    for informed, won, mean in ((True, 6452, 0.990), (False, 88, 0.566)):
+        outcomes = [play(env, task, informed)[0] for task in tasks]
+        assert len(outcomes) == 6910
+        assert all(outcome.terminated for outcome in outcomes)
+        assert sum(outcome.success for outcome in outcomes) == won  # 93.4 % and 1.3 %
+        assert np.mean([outcome.score for outcome in outcomes]) == pytest.approx(mean, abs=0.001)
 
 
 def test_the_first_hit_rarely_succeeds_but_scores(thousand_built):
@@ -82,6 +95,20 @@ def test_numbers_of_the_benchmark_name_the_same_goals(thousand_built, read):
         assert env.task("val", number).instruction == first["instruction_text"]
     with pytest.raises(ConfigError, match="goal_idx=6910"):
         env.reset(options={"goal_idx": 6910})
+
+
+def test_a_weighted_draw_is_the_originals(thousand_built):
+    env = WebShop(str(thousand_built.folder))
+    weights = thousand_built.table("synthetic")["weight"][goals.order(6910)].tolist()
+    drawn = []
+    for seed in range(200):
+        env.reset(seed=seed, options={"weighted": True})
+        number = goals.draw(weights, random.Random(seed))
+        assert env.current_task.id == f"webshop/goal/{number}"
+        drawn.append(number)
+    assert 0 not in drawn
+    assert np.mean([weights[number - 1] for number in drawn]) > 5 * np.mean(weights)  # the goal before lends its weight
+    assert np.mean([weights[number] for number in drawn]) < 2 * np.mean(weights)
 
 
 def test_splits_by_number_and_by_product(thousand_built):
