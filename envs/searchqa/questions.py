@@ -45,7 +45,8 @@ def load(files: tuple[str, ...]) -> tuple[Question, ...]:
     """Read questions.
 
     A row holds ``question``, its answers in ``golden_answers``, ``answer`` or ``reward_model.ground_truth.target``, and
-    its source in ``data_source`` unless the file is given as ``source=path``.
+    its source in ``data_source`` unless the file is given as ``source=path``. Question and answers may stand in
+    ``env_kwargs``, where the benchmark family's preparation puts them.
 
     Args:
         files: paths of ``.jsonl`` or ``.parquet`` files, each maybe with a source.
@@ -111,8 +112,9 @@ def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
 
 
 def _question(row: Mapping[str, Any], source: str | None, number: int, path: Path) -> Question:
-    text = str(row.get("question") or "").strip()
-    truth = (row.get("reward_model") or {}).get("ground_truth") or {}
+    more = row.get("env_kwargs") or {}
+    text = str(row.get("question") or more.get("question") or "").strip()
+    truth = (row.get("reward_model") or {}).get("ground_truth") or more.get("ground_truth") or {}
     answers = next((row[key] for key in ("golden_answers", "answer") if row.get(key) is not None), truth.get("target"))
     source = source or row.get("data_source")
     missing = [name for name, value in (("question", text), ("golden_answers", answers)) if not value]

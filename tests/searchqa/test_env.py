@@ -94,6 +94,20 @@ def test_a_text_without_tags_is_unparsable_or_an_empty_action():
     assert env.retriever.asked == [("a", 3)]
 
 
+def test_the_originals_info_is_told():
+    tool = Fixed("x")
+    env = begin(retriever=tool, action_format="benchmark")
+    for text, told in (
+        ("<search> a </search>", (True, "a", "<search>a</search>", False, False)),
+        ("nothing", (False, None, "", False, True)),
+        ("<answer>2,318 m</answer>", (False, None, "<answer>2,318 m</answer>", True, False)),
+    ):
+        info = env.step(env.parse(text).action)[4]
+        assert info["data_source"] == info["family"] == env.current_task.family
+        names = ("tool_calling", "tool_input", "postprocessed_action", "won", "invalid")
+        assert tuple(info[name] for name in names) == told
+
+
 def test_an_episode_of_the_growing_protocol():
     tool = Fixed('"Mount Terrik"\nhigh', '"B"\nb')
     env = begin(retriever=tool, protocol="growing", topk=2, max_turns=3)
@@ -184,6 +198,7 @@ def test_one_file_is_split_by_the_questions_own_names(tmp_path):
         ({"question": "q?", "answer": "a"}, ("a",)),
         ({"question": " q ", "reward_model": {"ground_truth": {"target": ["a"]}}}, ("a",)),
         ({"question": "q", "reward_model": {"ground_truth": {"target": "a"}}}, ("a",)),
+        ({"env_kwargs": {"question": "q", "ground_truth": {"target": ["a"]}}}, ("a",)),
     ],
 )
 def test_rows_of_the_published_files_are_read(tmp_path, row, answers):
