@@ -106,6 +106,7 @@ class DenseRetriever:
         """
         from filelock import FileLock
 
+        _ = self.corpus.size
         folder = self.folder
         folder.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(f"{folder}.lock"):

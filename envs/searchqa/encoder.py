@@ -14,7 +14,8 @@ from sharpo.errors import ConfigError, DataError
 
 Kind = Literal["query", "passage"]
 _WEIGHTS = (".safetensors", ".bin")
-_READ = ("config.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt")
+_READ = (*_WEIGHTS, ".json", ".txt", ".model")
+"""Endings of all that a model and its tokenizer are read from."""
 
 
 class Encoder:
@@ -55,7 +56,7 @@ class Encoder:
     @cached_property
     def fingerprint(self) -> str:
         """Hash of the weights, the tokenizer and every setting that changes a vector."""
-        names = sorted(p for p in self.path.glob("*") if p.suffix in _WEIGHTS or p.name in _READ)
+        names = sorted(p for p in self.path.glob("*") if p.suffix in _READ)
         if not any(name.suffix in _WEIGHTS for name in names):
             raise DataError(
                 f"there is no encoder in {self.path}: set env.retriever.encoder to the folder of a Hugging Face model "

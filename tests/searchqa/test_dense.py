@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import shutil
 import threading
 import time
 
@@ -121,6 +122,9 @@ def test_an_index_of_another_encoder_is_refused(make_encoder, encoder, tmp_path,
 def test_what_does_not_belong_together_is_one_message(encoder, tmp_path, monkeypatch):
     with pytest.raises(DataError, match=r"there is no encoder in .*set env\.retriever\.encoder"):
         DenseRetriever(str(tmp_path)).search(["a"], 1)
+    with pytest.raises(DataError, match=r"there is no corpus .*nowhere\.jsonl: set env\.retriever\.corpus"):
+        DenseRetriever(encoder, str(tmp_path / "nowhere.jsonl"), str(tmp_path / "new" / "index")).build()
+    assert not (tmp_path / "new").exists()
     folder = tmp_path / "index"
     DenseRetriever(encoder, index=str(folder)).search(["a"], 1)
     other = tmp_path / "corpus.jsonl"
@@ -138,6 +142,18 @@ def test_what_does_not_belong_together_is_one_message(encoder, tmp_path, monkeyp
     monkeypatch.setattr(dense_module, "SMALL_BYTES", 10)
     with pytest.raises(DataError, match=r"has no dense index .*sharpo.envs.searchqa.index --corpus .* --encoder"):
         DenseRetriever(encoder, index=str(tmp_path / "new")).search(["a"], 1)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "special_tokens_map.json", "spiece.model"])
+def test_a_fingerprint_is_of_every_file_that_a_vector_depends_on(encoder, tmp_path, name):
+    folder = tmp_path / "copy"
+    shutil.copytree(encoder, folder)
+    assert Encoder(str(folder)).fingerprint == Encoder(encoder).fingerprint
+    (folder / "README.md").write_text("about it")
+    assert Encoder(str(folder)).fingerprint == Encoder(encoder).fingerprint
+    with (folder / name).open("ab") as file:
+        file.write(b" ")
+    assert Encoder(str(folder)).fingerprint != Encoder(encoder).fingerprint
 
 
 @pytest.mark.parametrize("knobs", [{"batch": 0}, {"most_tokens": 0}, {"cached": -1}])
