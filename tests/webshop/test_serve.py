@@ -192,6 +192,15 @@ def test_wandering_shows_what_the_text_environment_shows(serving, made_up_shop, 
     assert pages == {"index", "results", "item", "description", "features", "reviews", "attributes"}
 
 
+def test_results_are_numbered_by_the_size_of_their_page(serving, made_up_shop):
+    for observation, first in (("parts", 11), ("brief", 4)):
+        client = serving(make_app(partial(WebShop, str(made_up_shop), observation=observation)))
+        place = client.begin(number=0)
+        for action in ("search[lamp]", "click[next >]"):
+            client.do(place, action)
+        assert f'<ol class="products" start="{first}">' in client.get(place).data.decode()
+
+
 def test_typed_actions_are_read_as_an_agents(client, made_up_shop):
     env = WebShop(str(made_up_shop))
     place = client.begin(number=1)
