@@ -20,7 +20,7 @@ def test_ci_refuses_a_set_up_in_which_tests_would_be_skipped(tmp_path):
         "u.find_spec = lambda name, *a: None if name == 'faiss' else find(name, *a)\n"
     )
     run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(ROOT / "tests/test_bootstrap.py")]
-    for ci, code in (("true", 4), ("", 0)):
+    for ci, code in (("true", 4 if sys.platform == "linux" else 0), ("", 0)):
         env = {**os.environ, "PYTHONPATH": str(tmp_path), "CI": ci}
         done = subprocess.run([*run, "--collect-only"], cwd=ROOT, env=env, capture_output=True, text=True, check=False)
         assert done.returncode == code, done.stdout + done.stderr
