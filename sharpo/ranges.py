@@ -1,4 +1,4 @@
-"""In which range a number may lie: written at the knob itself, checked by its constructor and before a run begins."""
+"""What a knob may be: its range, written at the knob itself and checked before a run begins; unset where unread."""
 
 from __future__ import annotations
 
@@ -109,6 +109,24 @@ def checked(part: str) -> Callable[[Callable[_P, None]], Callable[_P, None]]:
         return made
 
     return wrap
+
+
+def refuse_unread(part: str, made: Callable[..., Any], given: Mapping[str, Any], choice: str) -> None:
+    """Refuse knobs that are set, that is, not at their defaults, although another choice leaves them unread.
+
+    Args:
+        part: what the knobs belong to in messages, for example ``hint``.
+        made: the constructor, which states the defaults.
+        given: the knobs that are not read, with their values.
+        choice: what would read them.
+
+    Raises:
+        ConfigError: naming the first that is not at its default.
+    """
+    known = inspect.signature(made).parameters
+    for name, value in given.items():
+        if value != known[name].default:
+            raise ConfigError(f"{part}.{name}={value} has no effect without {choice}: leave it out, or choose that")
 
 
 @functools.cache

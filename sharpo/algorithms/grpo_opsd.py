@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from sharpo.algorithms.auxiliary import Auxiliary, sampled
-from sharpo.algorithms.shaped import one_of, read_only_with
+from sharpo.algorithms.shaped import one_of
 from sharpo.batch import Batch, Divergence, PolicyOutput, Scores
 from sharpo.errors import ConfigError
 from sharpo.functional.distill import gated_surrogate, sampled_policy_gradient
+from sharpo.ranges import refuse_unread
 
 Loss = Literal["sampled_pg", "repo_surrogate", "jsd_full", "jsd_topk"]
 
@@ -50,11 +51,11 @@ class GrpoOpsd(Auxiliary):
         if self.top_k < 1:
             raise ConfigError(f"algorithm.top_k must be >= 1; for all tokens use loss=jsd_full; got {self.top_k}")
         if self.loss != "repo_surrogate":
-            read_only_with(self, "algorithm", ["gate_beta"], "loss=repo_surrogate")
+            refuse_unread("algorithm", type(self), {"gate_beta": self.gate_beta}, "loss=repo_surrogate")
         if not self.loss.startswith("jsd"):
-            read_only_with(self, "algorithm", ["jsd_beta"], "loss=jsd_full or jsd_topk")
+            refuse_unread("algorithm", type(self), {"jsd_beta": self.jsd_beta}, "loss=jsd_full or jsd_topk")
         if self.loss != "jsd_topk":
-            read_only_with(self, "algorithm", ["top_k"], "loss=jsd_topk")
+            refuse_unread("algorithm", type(self), {"top_k": self.top_k}, "loss=jsd_topk")
 
     @property
     def divergence(self) -> Divergence | None:

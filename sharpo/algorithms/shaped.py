@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import get_args
 
 from torch import Tensor
@@ -24,26 +23,6 @@ def one_of(value: object, kind: object, name: str) -> None:
     """
     if value not in get_args(kind):
         raise ConfigError(f"algorithm.{name} must be one of {', '.join(get_args(kind))}; got {value!r}")
-
-
-def read_only_with(part: object, prefix: str, names: Iterable[str], choice: str) -> None:
-    """Refuse knobs of a dataclass that are set although another choice leaves them unread.
-
-    Args:
-        part: the dataclass.
-        prefix: before the names in the message.
-        names: the knobs that are not read.
-        choice: what would read them.
-
-    Raises:
-        ConfigError: naming the first that is not at its default.
-    """
-    defaults = {one.name: one.default for one in fields(part)}  # type: ignore[arg-type]
-    for name in names:
-        if getattr(part, name) != defaults[name]:
-            raise ConfigError(
-                f"{prefix}.{name}={getattr(part, name)} has no effect without {choice}: leave it out, or choose that"
-            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import torch
 from torch import Tensor
 
-from sharpo.algorithms.shaped import Shaped, one_of, read_only_with
+from sharpo.algorithms.shaped import Shaped, one_of
 from sharpo.batch import Batch, Scores
 from sharpo.errors import ConfigError
 from sharpo.functional.credit import (
@@ -30,7 +30,7 @@ from sharpo.functional.credit import (
 )
 from sharpo.functional.credit_report import credit_diagnostics
 from sharpo.functional.segment_ops import spread
-from sharpo.ranges import Within
+from sharpo.ranges import Within, refuse_unread
 from sharpo.segments import Segments
 
 BalanceRule = Literal["length", "none"]
@@ -68,9 +68,11 @@ class Bound:
             if value is not None and not 0 < value <= 1:
                 raise ConfigError(f"algorithm.bound.{name} must be in (0, 1]: no weight is negative; got {value}")
         if self.kind == "sigmoid2":
-            read_only_with(self, "algorithm.bound", ["alpha"], "another bound.kind (bound.alpha_clip clips sigmoid2)")
+            other = "another bound.kind (bound.alpha_clip clips sigmoid2)"
+            refuse_unread("algorithm.bound", Bound, {"alpha": self.alpha}, other)
         if self.kind == "zscore_clip":
-            read_only_with(self, "algorithm.bound", ["tau"], "another bound.kind (a z-score has no scale)")
+            other = "another bound.kind (a z-score has no scale)"
+            refuse_unread("algorithm.bound", Bound, {"tau": self.tau}, other)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,8 +109,8 @@ class Balance:
         if self.clip is not None and not self.clip >= 1:
             raise ConfigError(f"algorithm.balance.clip must be >= 1, got {self.clip}")
         if self.rule == "none":
-            others = ("gamma", "normalize", "scope", "where", "clip")
-            read_only_with(self, "algorithm.balance", others, "balance.rule=length")
+            unread = {name: value for name, value in vars(self).items() if name != "rule"}
+            refuse_unread("algorithm.balance", Balance, unread, "balance.rule=length")
 
     @property
     def factor_clip(self) -> float | None:

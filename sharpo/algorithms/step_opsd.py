@@ -9,13 +9,14 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from sharpo.algorithms.shaped import Shaped, one_of, read_only_with
+from sharpo.algorithms.shaped import Shaped, one_of
 from sharpo.batch import Batch, Scores
 from sharpo.errors import ConfigError
 from sharpo.functional.credit import Select, select_segments
 from sharpo.functional.credit_report import credit_diagnostics
 from sharpo.functional.segment_ops import segment_count, segment_sum, spread
 from sharpo.functional.token_credit import TokenWeight, equal_step_factor, scored_tokens, token_multiplier
+from sharpo.ranges import refuse_unread
 from sharpo.segments import Segments
 
 Span = Literal["action", "action_with_tags", "think", "turn"]
@@ -59,7 +60,8 @@ class StepOpsd(Shaped):
         if not self.step_clip >= 1:
             raise ConfigError(f"algorithm.step_clip must be >= 1, got {self.step_clip}")
         if self.step_norm == "none":
-            read_only_with(self, "algorithm", ["step_clip"], "step_norm=equal_step_mean_abs")
+            choice = "step_norm=equal_step_mean_abs"
+            refuse_unread("algorithm", type(self), {"step_clip": self.step_clip}, choice)
 
     def advantages(
         self, batches: Sequence[Batch], scores: Sequence[Scores], segments: Segments, credit: Tensor, iteration: int

@@ -11,7 +11,7 @@ from sharpo.hints.attempt import Tokenize, Wording, clip, middle_out, shorten
 from sharpo.hints.memory import Memory
 from sharpo.hints.skill import SkillHint
 from sharpo.protocols import Hint
-from sharpo.ranges import Count
+from sharpo.ranges import Count, refuse_unread
 from sharpo.seeding import derive
 
 Pick = Literal["first", "shortest", "random", "closest_obs", "all_concat"]
@@ -63,10 +63,10 @@ class PeerHint:
         self.wording = wording or Wording()
         self.memory = Memory(remember) if fallback == "replay_buffer" else None
         """Earlier successes; None when they are not asked for."""
-        if fallback != "replay_buffer" and remember != 1024:
-            raise ConfigError(f"hint.remember={remember} has no effect without fallback=replay_buffer: leave it out")
-        if fallback != "skills" and skills is not None:
-            raise ConfigError(f"hint.skills={skills} has no effect without fallback=skills: leave it out")
+        if fallback != "replay_buffer":
+            refuse_unread("hint", PeerHint, {"remember": remember}, "fallback=replay_buffer")
+        if fallback != "skills":
+            refuse_unread("hint", PeerHint, {"skills": skills}, "fallback=skills")
         if fallback == "skills" and skills is None:
             raise ConfigError("hint.fallback=skills needs texts: choose hint=peer_or_skill, or give hint.skills")
         self._skill = SkillHint(skills, "own", max_tokens, wording) if fallback == "skills" and skills else None

@@ -19,7 +19,7 @@ from sharpo.errors import ConfigError, DataError
 from sharpo.functional.distill import Distributions
 from sharpo.functional.logprobs import token_distributions, token_logprobs
 from sharpo.policy.folder import EMBEDDING, HEAD, no_progress, read_config, write_folder
-from sharpo.ranges import Count, Natural, checked
+from sharpo.ranges import Count, Natural, checked, refuse_unread
 from sharpo.shapes import expect
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -86,8 +86,8 @@ class CausalPolicy(nn.Module):
             raise ConfigError(f"model.dtype={dtype!r}: choose one of {sorted(DTYPES)}")
         if init not in ("pretrained", "random"):
             raise ConfigError(f"model.init={init!r}: choose pretrained or random")
-        if init == "pretrained" and seed != 0:
-            raise ConfigError(f"model.seed={seed} has no effect without model.init=random: leave it out")
+        if init == "pretrained":
+            refuse_unread("model", CausalPolicy, {"seed": seed}, "model.init=random")
         self.path = os.path.expanduser(path)
         self.chunk_tokens = chunk_tokens
         config = read_config(self.path)

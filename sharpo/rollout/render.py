@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 from sharpo.env import ActionFormat, Observed, ParsedAction
 from sharpo.episode import Task, Turn
 from sharpo.errors import ConfigError, DataError
-from sharpo.ranges import Count, Natural, checked
+from sharpo.ranges import Count, Natural, checked, refuse_unread
 from sharpo.rollout.prompts import Template
 from sharpo.rollout.spans import token_spans
 
@@ -84,11 +84,9 @@ class Renderer:
         self.later = Template.load(template)
         if not self.first.hinted or (style == "windowed" and not self.later.hinted):
             raise ConfigError(f"prompt.template={template}: a line {{hint}} must say where a hint is spliced in")
-        if history != 2 and "{history}" not in self.later.before + self.later.after:
-            raise ConfigError(
-                f"prompt.history={history} has no effect: prompt.template={template} does not show {{history}}; leave "
-                "it out"
-            )
+        if "{history}" not in self.later.before + self.later.after:
+            shows = f"a prompt.template that shows {{history}}, as {template} does not"
+            refuse_unread("prompt", Renderer, {"history": history}, shows)
         self.path = str(tokenizer_path)
         self._tokenizer = _load(self.path)
         self._ids_of = lru_cache(_CACHED)(self._encode_now)
