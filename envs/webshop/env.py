@@ -208,8 +208,10 @@ class WebShop(TextEnv):
 
     def _heard(self, session: Session, action: str) -> str:
         """Return a tiny policy's click as the store knows it: no blanks about its text, a product's own name."""
+        if self.observation != "brief":
+            return action
         name, argument = parse_action(action)
-        if self.observation != "brief" or name != "click" or argument is None:
+        if name != "click" or argument is None:
             return action
         asins = {shown: asin for asin, shown in item_names(session).items()}
         return f"click[{asins.get(argument.strip(), argument.strip())}]"
