@@ -106,7 +106,7 @@ class Person:
 
     def wait(self, turn):
         code = "return document.readyState === 'complete' && document.getElementById('turn')?.textContent"
-        patience = WebDriverWait(self.browser, 20, 0.02, ignored_exceptions=[WebDriverException])
+        patience = WebDriverWait(self.browser, 60, 0.02, ignored_exceptions=[WebDriverException])
         patience.until(lambda now: now.execute_script(code) == str(turn))
 
     def do(self, action, turn):
@@ -196,4 +196,4 @@ def test_buttons_of_an_old_page_and_sessions_of_an_old_server_are_told(browser, 
     browser.get(place)
     assert "There is no such session" in browser.find_element(By.ID, "message").text
     browser.find_element(By.LINK_TEXT, "Choose a goal").send_keys(Keys.ENTER)
-    WebDriverWait(browser, 20, 0.02).until(lambda now: now.find_elements(By.ID, "number"))
+    WebDriverWait(browser, 60, 0.02).until(lambda now: now.find_elements(By.ID, "number"))
