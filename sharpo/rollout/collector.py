@@ -167,8 +167,9 @@ class _Collection:
             self.message = event.message
         if play.pending is not None:
             shown = self.o.renderer.shown(event.observed)
-            self.stats.cut_observations += shown is not event.observed
-            event = replace(event, observed=shown)
+            if shown is not event.observed:
+                self.stats.cut_observations += 1
+                event = replace(event, observed=shown)
             self._add_turn(play, event)
         elif event.failure is not None and not play.retried:
             play.retried = True
