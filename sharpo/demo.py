@@ -97,7 +97,8 @@ def main(arguments: list[str]) -> None:
     for what, name in (
         ("learning curve", "curve.png"),
         ("its numbers", "curve.csv"),
-        ("all metrics", "csv"),
+        ("all metrics", "metrics"),
+        ("where credit went", "credit"),
         ("episodes to read", "episodes"),
         ("checkpoints", "checkpoints"),
         ("trained policy", "policy"),

@@ -1,12 +1,13 @@
 """The demo's table comes from the run's own CSV, and its warm start is reused."""
 
 import csv
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 from sharpo.callbacks.curve import FIELDS
 
-from sharpo import demo
+from sharpo import cli, demo
 
 
 def write(path, rows):
@@ -48,3 +49,24 @@ def test_help_starts_nothing(tmp_path, monkeypatch, capsys):
     demo.main(["--help"])
     assert "make demo" in capsys.readouterr().out
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_files_named_at_the_end_are_those_of_a_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(demo, "RUNS", tmp_path)
+    monkeypatch.setattr(demo, "WARM", tmp_path / "models")
+    monkeypatch.setenv("COLUMNS", "300")
+
+    def train(*arguments):
+        cfg = cli.read("train", arguments)
+        run = Path(cfg.paths.run)
+        for folder in ("episodes", "credit", "checkpoints", "policy", cfg.logger.csv.name):
+            (run / folder).mkdir(parents=True, exist_ok=True)
+        for file in ("curve.png", "config.yaml"):
+            (run / file).touch()
+        write(run / "curve.csv", [(0, 0, "val", family, 0, 0, 0, 2, 10) for family in ("pick", "all")])
+
+    monkeypatch.setattr(demo, "train", train)
+    demo.main([])
+    shown = capsys.readouterr().out
+    named = [line for line in shown.splitlines() if f" {tmp_path}/household_demo/" in line]
+    assert len(named) == 8, shown
