@@ -123,6 +123,7 @@ def _size(count: float) -> str:
 
 def _files(config: Mapping[str, Any]) -> list[str]:
     names = {
+        "credit": "credit/",
         "last": "checkpoints/last.ckpt",
         "best": "checkpoints/best.ckpt",
         "episodes": "episodes/",
