@@ -67,6 +67,7 @@ def check_values(cfg: Mapping[str, Any]) -> None:
     for name, hint in _OWN.items():
         if not typed.fits(cfg[name], hint):
             raise ConfigError(f"{name} must be {typed.words(hint)}, got {cfg[name]!r}")
+    _check_schedule(cfg["schedule"])
     typed.check(cfg)
     if not 0 <= cfg["seed"] < 2**32:
         raise ConfigError(f"seed={cfg['seed']}: must be 0 to {2**32 - 1}")
@@ -85,6 +86,14 @@ def check_values(cfg: Mapping[str, Any]) -> None:
         if not isinstance(value, str) or not value.strip():
             raise ConfigError(f"paths.{name}={value!r}: must be a folder")
     _check_trainer(cfg["trainer"])
+
+
+def _check_schedule(schedule: Any) -> None:
+    if schedule is not None and (not isinstance(schedule, Mapping) or "_target_" not in schedule):
+        raise ConfigError(
+            f"schedule={schedule!r}: must be null, or a part with a _target_, for example "
+            "'schedule={_target_: sharpo.policy.optim.warm_up, updates: 100}'"
+        )
 
 
 def check_tasks(panels: Mapping[str, Any], env: Any, read: bool) -> None:
@@ -140,6 +149,24 @@ def _check_trainer(trainer: Mapping[str, Any]) -> None:
             f"trainer.gradient_clip_algorithm={trainer['gradient_clip_algorithm']}: only the global norm clips "
             "here; leave it out"
         )
+
+
+def check_machine(trainer: Mapping[str, Any]) -> None:
+    """Refuse GPUs that this machine does not have.
+
+    Raises:
+        ConfigError: naming the setting and what there is.
+    """
+    kind, wanted, found = trainer.get("accelerator"), trainer["devices"], torch.cuda.device_count()
+    if kind not in ("gpu", "cuda") or (kind == "gpu" and torch.backends.mps.is_available()):
+        return
+    if not found:
+        raise ConfigError(
+            f"trainer.accelerator={kind}: PyTorch sees no GPU on this machine; choose a machine with one, or "
+            "trainer.accelerator=cpu and a model that fits"
+        )
+    if isinstance(wanted, int) and wanted > found:
+        raise ConfigError(f"trainer.devices={wanted}: this machine has {found} GPU(s); choose at most as many")
 
 
 def check_choices(cfg: Mapping[str, Any], algorithm: Algorithm) -> None:

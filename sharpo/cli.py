@@ -174,17 +174,17 @@ class Parts:
             resumed: the checkpoint that training goes on from.
         """
         cfg = self.cfg
+        checks.check_machine(self.plain["trainer"])
         callbacks = [build(node, f"callbacks.{name}") for name, node in cfg.callbacks.items() if node is not None]
         if cfg.validate_first and self.panels:
             callbacks.append(build({"_target_": "sharpo.callbacks.validate_first.ValidateFirst"}, "validate_first"))
         same: dict[str, Any] = {"wandb": checkpoints.logged_run(resumed)} if "wandb" in cfg.logger else {}
         loggers = [build(node, f"logger.{k}", **same.get(k, {})) for k, node in cfg.logger.items() if node is not None]
         strategy = build(cfg.strategy, "strategy") if "_target_" in cfg.strategy else cfg.strategy.name
-        none: dict[str, Any] = {} if self.panels else {"limit_val_batches": 0}
         return build(
             cfg.trainer,
             "trainer",
-            **none,
+            **({} if self.panels else {"limit_val_batches": 0}),
             strategy=strategy,
             callbacks=callbacks,
             logger=loggers,

@@ -6,8 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from omegaconf import OmegaConf
 
-from sharpo import cli
+from sharpo import checks, cli
 from sharpo.errors import ConfigError, DataError, SharpoError
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
@@ -58,6 +59,7 @@ def test_a_setting_that_does_not_exist(arguments, message):
         (["algorithm.span=think"], "algorithm.span=think needs answers with a <think> part"),
         (["algorithm.baseline.scope=episodes"], "algorithm.baseline.scope must be rows or trajectories"),
         (["env.receptacles=99"], "env.receptacles must be"),
+        (["schedule=cosine"], "schedule='cosine': must be null, or a part with a _target_, for example"),
         (["panel.val.temperature=-1"], "panel.temperature must be >= 0"),
     ],
 )
@@ -74,6 +76,21 @@ def test_the_first_sharding_is_refused_where_it_would_shard(monkeypatch):
         cli.Parts(cli.read("train", arguments))
 
 
+@pytest.mark.parametrize(
+    ("found", "message"),
+    [
+        (0, r"trainer.accelerator=gpu: PyTorch sees no GPU on this machine; .*trainer.accelerator=cpu"),
+        (1, r"trainer.devices=2: this machine has 1 GPU\(s\); choose at most as many"),
+    ],
+)
+def test_gpus_that_the_machine_does_not_have(found, message, monkeypatch):
+    monkeypatch.setattr("torch.cuda.device_count", lambda: found)
+    monkeypatch.setattr("torch.backends.mps.is_available", lambda: False)
+    parts = cli.Parts(cli.read("train", ["trainer.accelerator=gpu", "trainer.devices=2", "strategy=ddp", "engine=hf"]))
+    with pytest.raises(ConfigError, match=message):
+        parts.trainer()
+
+
 def test_without_a_teacher_no_hint_is_needed():
     cli.Parts(cli.read("train", ["hint=none", "algorithm=grpo"]))
 
@@ -82,6 +99,12 @@ def test_a_knob_that_yaml_leaves_at_its_default_can_be_set():
     cfg = cli.read("train", ["algorithm.lam=0.1", "trainer.gradient_clip_algorithm=norm"])
     assert cfg.algorithm.lam == 0.1
     assert cfg.trainer.gradient_clip_algorithm == "norm"
+
+
+def test_a_schedule_is_given_as_its_message_says():
+    cfg = cli.read("train", ["schedule={_target_: sharpo.policy.optim.warm_up, updates: 100}"])
+    checks.check_values(OmegaConf.to_container(cfg))
+    assert cfg.schedule.updates == 100
 
 
 def test_a_missing_model_says_how_to_make_it(tmp_path):
@@ -135,4 +158,5 @@ def test_plan_prints_tasks_rows_memory_and_files_and_writes_nothing(tmp_path):
     assert done.returncode == 0, done.stderr
     for words in ("16 of endlessly many", "rows", "tokens", "weights", "memory", "checkpoints/last.ckpt", "curve.png"):
         assert words in done.stdout, words
+    assert "/credit" in done.stdout
     assert not (tmp_path / "runs").exists()
