@@ -86,11 +86,15 @@ def webshop(arguments: argparse.Namespace, console: Console) -> None:
             arguments.seed,
             replace=arguments.replace,
         )
-    elif arguments.source is None:
-        raise DataError("webshop build needs --source, the folder of items_shuffle.json and items_ins_v2.json")
     else:
         nouns = arguments.nouns or command.TAGGER
-        command.make(console, arguments.source, arguments.target, arguments.products, nouns, arguments.seed)
+        files = (arguments.items, arguments.attributes, arguments.human)
+        if any(files) if arguments.source else None in files[:2]:
+            raise DataError(
+                "webshop build needs --source, the folder of items_shuffle.json and items_ins_v2.json, or in its place "
+                "the files: --items FILE --attributes FILE, and --human FILE for human goals"
+            )
+        command.make(console, arguments.source or files, arguments.target, arguments.products, nouns, arguments.seed)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -106,6 +110,9 @@ def main(arguments: list[str] | None = None) -> int:
     shop = kinds.add_parser("webshop", help="WebShop's catalogue: build, or invent one, and check")
     shop.add_argument("action", choices=("build", "demo", "verify"))
     shop.add_argument("--source", help="build: folder of the original's files, the full or the 1,000-product ones")
+    shop.add_argument("--items", help="build, in place of --source: items_shuffle.json, wherever it is")
+    shop.add_argument("--attributes", help="build, with --items: items_ins_v2.json")
+    shop.add_argument("--human", help="build, with --items: items_human_ins.json, for human goals")
     shop.add_argument("--target", help="folder of the catalogue; else WEBSHOP_DATA, else ~/.cache/sharpo/webshop")
     shop.add_argument("--products", type=int, help="build: only the first; demo: how many (3000)")
     shop.add_argument("--nouns", help="build: a spaCy model for the titles' nouns, or `words` to do without")

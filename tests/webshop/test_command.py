@@ -1,5 +1,7 @@
 """``python -m sharpo.data webshop``: invents, builds and checks a catalogue, and says what is wrong in one line."""
 
+import json
+
 import pytest
 
 from sharpo import data
@@ -22,6 +24,32 @@ def test_build_from_the_files_without_a_tagger(webshop_data, tmp_path, capsys):
     assert data.main(["webshop", "build", *given]) == 0
     told = capsys.readouterr().out
     assert "50 products; nouns by words" in told
+
+
+def test_build_from_files_by_their_own_paths(webshop_data, tmp_path, capsys):
+    files = {
+        "--items": "items_shuffle_1000.json",
+        "--attributes": "items_ins_v2_1000.json",
+        "--human": "items_human_ins.1k.json",
+    }
+    given = [word for name, file in files.items() for word in (name, str(webshop_data / file))]
+    more = ["--products", "50", "--nouns", "words"]
+    assert data.main(["webshop", "build", *given, "--target", str(tmp_path / "a"), *more]) == 0
+    assert "50 products; nouns by words" in capsys.readouterr().out
+    assert data.main(["webshop", "build", "--source", str(webshop_data), "--target", str(tmp_path / "b"), *more]) == 0
+    one, other = (json.loads((tmp_path / name / "meta.json").read_text())["fingerprint"] for name in "ab")
+    assert one == other
+
+
+@pytest.mark.parametrize(
+    "given",
+    [[], ["--items", "x.json"], ["--attributes", "x.json"], ["--human", "x.json"], ["--source", ".", "--items", "x"]],
+)
+def test_a_build_says_which_files_it_needs(given, capsys):
+    assert data.main(["webshop", "build", *given]) == 2
+    told = capsys.readouterr().err
+    assert "or in its place the files: --items FILE --attributes FILE, and --human FILE for human goals" in told
+    assert told.count("\n") == 1
 
 
 def test_another_catalogue_is_lost_on_demand_alone(tmp_path, capsys):
