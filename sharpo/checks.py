@@ -108,10 +108,12 @@ def check_tasks(panels: Mapping[str, Any], env: Any, read: bool) -> None:
         ConfigError: naming the split.
         DataError: when there is no data to read.
     """
-    for panel in panels.values():
+    for name, panel in panels.items():
         env.check_split(panel.split)
-        if read:
-            panel.check(env)
+        try:
+            _ = panel.check(env) if read else None
+        except ConfigError as error:
+            raise ConfigError(f"panel.{name}: {str(error).removeprefix('panel: ')}") from None
     if read:
         env.num_tasks("train")
 

@@ -184,7 +184,7 @@ class Parts:
         return build(
             cfg.trainer,
             "trainer",
-            **({} if self.panels else {"limit_val_batches": 0}),
+            **dict[str, Any]({} if self.panels else {"limit_val_batches": 0}),
             strategy=strategy,
             callbacks=callbacks,
             logger=loggers,

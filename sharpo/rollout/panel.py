@@ -56,7 +56,7 @@ class Panel:
         assert stop is not None
         if known is not None and (stop > known or self.first >= known):
             raise ConfigError(
-                f"panel: split {self.split!r} has {known} tasks, wanted {self.first} to {stop - 1}; lower panel.tasks"
+                f"panel: split {self.split!r} has {known} tasks, wanted {self.first} to {stop - 1}; lower tasks"
             )
         return stop, known
 

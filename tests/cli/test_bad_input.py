@@ -17,7 +17,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent.parent
 def program(*arguments, code=None, **environment):
     start = ["-c", code] if code else [str(REPOSITORY / "train.py")]
     return subprocess.run(
-        [sys.executable, *start, *arguments], cwd=REPOSITORY, capture_output=True, text=True, timeout=120,
+        [sys.executable, *start, *arguments], cwd=REPOSITORY, capture_output=True, text=True, timeout=280,
         env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
     )  # fmt: skip
 

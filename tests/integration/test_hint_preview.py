@@ -53,7 +53,7 @@ def test_the_command_prints_a_member_of_a_saved_group(run):
     done = subprocess.run(
         [sys.executable, "-m", "sharpo.hint_preview", str(run[1]), "--task", task, "--member", "1", *SMALL,
          f"paths.root={run[0]}"],
-        capture_output=True, text=True, check=False, timeout=120,
+        capture_output=True, text=True, check=False, timeout=280,
         env={**os.environ, "PYTHONPATH": str(ROOT / "tests"), "PYTHONWARNINGS": "ignore"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
