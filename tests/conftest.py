@@ -88,6 +88,14 @@ def toy_tokenizer(tmp_path_factory) -> str:
     return str(save_toy_tokenizer(tmp_path_factory.mktemp("toy_tokenizer")))
 
 
+@pytest.fixture(scope="session")
+def bytes_tokenizer(tmp_path_factory) -> str:
+    """Folder of a tokenizer of single bytes with an append-only chat template."""
+    from byte_tokenizer import save_bytes_tokenizer
+
+    return save_bytes_tokenizer(tmp_path_factory.mktemp("bytes"))
+
+
 @pytest.fixture
 def toy_renderer(toy_tokenizer):
     """An append-style renderer over the toy tokenizer."""

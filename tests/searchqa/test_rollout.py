@@ -3,34 +3,11 @@
 import pytest
 from hydra import compose, initialize_config_module
 from hydra.utils import instantiate
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
 
 from sharpo.engine.expert import ExpertEngine
 from sharpo.rollout.collate import rows_of
 from sharpo.rollout.collector import Collector
 from sharpo.rollout.env_pool import InlineEnvPool
-
-CHAT = (
-    "{% for m in messages %}<|start|>{{ m['role'] }}\n{{ m['content'] }}<|end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|start|>assistant\n{% endif %}"
-)
-
-
-@pytest.fixture(scope="session")
-def bytes_tokenizer(tmp_path_factory):
-    """A tokenizer of single bytes with an append-only chat template."""
-    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    vocabulary = {token: number for number, token in enumerate(["<|end|>", "<|start|>", *letters])}
-    tokenizer = Tokenizer(models.BPE(vocabulary, []))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|end|>", pad_token="<|end|>")
-    fast.add_special_tokens({"additional_special_tokens": ["<|start|>"]})
-    fast.chat_template = CHAT
-    folder = tmp_path_factory.mktemp("bytes")
-    fast.save_pretrained(folder)
-    return str(folder)
 
 
 def play(bytes_tokenizer, env, prompt, *more):
