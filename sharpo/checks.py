@@ -97,7 +97,7 @@ def _check_schedule(schedule: Any) -> None:
 
 
 def check_tasks(panels: Mapping[str, Any], env: Any, read: bool) -> None:
-    """Refuse a panel of a split that the environment does not have, or with tasks that the split does not have.
+    """Refuse a panel of a split that the environment does not have, and training without its data.
 
     Args:
         panels: by name.
@@ -108,12 +108,8 @@ def check_tasks(panels: Mapping[str, Any], env: Any, read: bool) -> None:
         ConfigError: naming the split.
         DataError: when there is no data to read.
     """
-    for name, panel in panels.items():
+    for panel in panels.values():
         env.check_split(panel.split)
-        try:
-            _ = panel.check(env) if read else None
-        except ConfigError as error:
-            raise ConfigError(f"panel.{name}: {str(error).removeprefix('panel: ')}") from None
     if read:
         env.num_tasks("train")
 
@@ -153,12 +149,22 @@ def _check_trainer(trainer: Mapping[str, Any]) -> None:
         )
 
 
-def check_machine(trainer: Mapping[str, Any]) -> None:
-    """Refuse GPUs that this machine does not have.
+def check_run(trainer: Mapping[str, Any], panels: Mapping[str, Any], env: Any) -> None:
+    """Refuse what a run could not do to its end: GPUs that are not there, a panel larger than its split.
 
     Raises:
         ConfigError: naming the setting and what there is.
+        DataError: when a panel's data is not there.
     """
+    _check_machine(trainer)
+    for name, panel in panels.items():
+        try:
+            panel.check(env)
+        except ConfigError as error:
+            raise ConfigError(f"panel.{name}: {str(error).removeprefix('panel: ')}") from None
+
+
+def _check_machine(trainer: Mapping[str, Any]) -> None:
     kind, wanted, found = trainer.get("accelerator"), trainer["devices"], torch.cuda.device_count()
     if kind not in ("gpu", "cuda") or (kind == "gpu" and torch.backends.mps.is_available()):
         return

@@ -174,7 +174,7 @@ class Parts:
             resumed: the checkpoint that training goes on from.
         """
         cfg = self.cfg
-        checks.check_machine(self.plain["trainer"])
+        checks.check_run(self.plain["trainer"], self.panels, self.env)
         callbacks = [build(node, f"callbacks.{name}") for name, node in cfg.callbacks.items() if node is not None]
         if cfg.validate_first and self.panels:
             callbacks.append(build({"_target_": "sharpo.callbacks.validate_first.ValidateFirst"}, "validate_first"))

@@ -103,8 +103,9 @@ def test_a_knob_of_a_late_part_that_is_not_read(toy_tokenizer, tmp_path):
 
 def test_a_panel_larger_than_its_split_before_anything_is_loaded():
     sizes = ("data.budgets.turn_tokens=16", "panel.val.tasks=9999")
-    said = refused("~experiment", "name=test", "env=searchqa", "prompt=searchqa_windowed", *sizes)
-    assert said.startswith("panel.val: split 'val' has")
+    cfg = cli.read("train", ["~experiment", "name=test", "env=searchqa", "prompt=searchqa_windowed", *sizes])
+    with pytest.raises(ConfigError, match=r"^panel\.val: split 'val' has \d+ tasks, wanted 0 to 9998; lower tasks"):
+        cli.Parts(cfg).trainer()
 
 
 def test_infinity_where_it_means_never():
