@@ -6,7 +6,7 @@ RUN := .venv/bin/python
 setup:  ## make .venv and install what this machine can run
 	@$(PYTHON) bootstrap.py
 
-demo: setup  ## warm start a tiny policy, train it with SHARPO, show success by family (about 10 minutes on 2 cores)
+demo: setup  ## warm start a tiny policy, train it with SHARPO, show success by family (about 11 minutes on 2 cores)
 	@$(RUN) -m sharpo.demo
 
 test: lint  ## every test: unit, contract, integration (vLLM on CPU included)
