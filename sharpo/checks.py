@@ -14,7 +14,6 @@ from sharpo import overrides, sizes, typed
 from sharpo.algorithms.base import Algorithm
 from sharpo.errors import ConfigError, DataError
 from sharpo.policy.teacher import TeacherWeights
-from sharpo.rollout import store
 
 _OWN: dict[str, Any] = {  # the settings that belong to no part
     "name": str,
@@ -276,24 +275,6 @@ def check_optimizer(make: Callable[..., torch.optim.Optimizer], schedule: Callab
             schedule(toy)
     except (ValueError, TypeError, RuntimeError, ZeroDivisionError) as error:
         raise ConfigError(f"{name}: {_first_line(error)}") from error
-
-
-def make_folder(run: Path, *, fresh: bool = False) -> None:
-    """Make a run's folder.
-
-    Args:
-        run: the folder.
-        fresh: the run begins anew, so the folder must not hold another one's checkpoints.
-
-    Raises:
-        DataError: when it cannot be written, or holds another run.
-    """
-    if fresh and any((run / "checkpoints").glob("*.ckpt")):
-        raise DataError(
-            f"paths.run={run} holds the checkpoints of another run: choose another folder, or go on with that run by "
-            "ckpt=auto"
-        )
-    store.check_folder(run, "paths.run")
 
 
 def _first_line(error: Exception) -> str:

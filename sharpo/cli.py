@@ -19,7 +19,7 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from sharpo import checkpoints, checks, compare, overrides, plan, stats, sweep
+from sharpo import checkpoints, checks, compare, overrides, plan, run_folder, stats, sweep
 from sharpo.errors import ConfigError, SharpoError, end
 from sharpo.logged import logged_config, tell, without_secrets
 from sharpo.quiet import hush, hush_own_checkpoints
@@ -201,7 +201,7 @@ def train(cfg: DictConfig) -> float | None:
     """Validate, fit and return the swept metric (``swept``), None when it was never logged."""
     parts = Parts(cfg)
     if cfg.get("plan"):
-        print(plan.describe(parts.plain, parts.env, parts.run))  # noqa: T201
+        print(plan.describe(parts.plain, parts.env, parts.run, hinted=parts.algorithm.reads_hint))  # noqa: T201
         return None
     hush()
     lightning.seed_everything(cfg.seed, workers=True, verbose=False)
@@ -209,15 +209,15 @@ def train(cfg: DictConfig) -> float | None:
     hush_own_checkpoints(checkpoint, parts.run)
     module, data = parts.module(), parts.data()
     trainer = parts.trainer(checkpoint)
-    if trainer.is_global_zero:
-        checks.make_folder(parts.run, fresh=checkpoint is None)
-        (parts.run / "config.yaml").write_text(OmegaConf.to_yaml(without_secrets(parts.plain)), encoding="utf-8")
-    tell(trainer.loggers, parts.logged)
-    os.environ[RUN] = str(parts.run)
-    try:
-        trainer.fit(module, datamodule=data, ckpt_path=checkpoint, weights_only=True)
-    finally:
-        del os.environ[RUN]
+    with run_folder.claimed(parts.run, fresh=checkpoint is None, first=trainer.is_global_zero):
+        if trainer.is_global_zero:
+            (parts.run / "config.yaml").write_text(OmegaConf.to_yaml(without_secrets(parts.plain)), encoding="utf-8")
+        tell(trainer.loggers, parts.logged)
+        os.environ[RUN] = str(parts.run)
+        try:
+            trainer.fit(module, datamodule=data, ckpt_path=checkpoint, weights_only=True)
+        finally:
+            del os.environ[RUN]
     if trainer.is_global_zero:
         print(f"run: {parts.run}")  # noqa: T201
     return sweep.swept_value(trainer.callback_metrics, cfg.swept)
@@ -240,7 +240,7 @@ def evaluate(cfg: DictConfig) -> dict[str, Any]:
     trainer.validate(parts.module(), datamodule=parts.data(), ckpt_path=checkpoint, verbose=False, weights_only=True)
     result = {"model": parts.path, "ckpt": checkpoint, "panels": stats.summary(judged.counts), "scores": judged.scores}
     if trainer.is_global_zero:
-        checks.make_folder(parts.run)
+        run_folder.make(parts.run)
         (parts.run / "eval.json").write_text(json.dumps(result, indent=2), encoding="utf-8")
         print(stats.table(result["panels"], result["scores"]))  # noqa: T201
         print(f"judged: {checkpoint or parts.path}; written: {parts.run / 'eval.json'}")  # noqa: T201

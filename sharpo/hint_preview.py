@@ -54,7 +54,7 @@ def preview(parts: Any, group: EpisodeGroup, member: int | None = None, whole: b
     renderer, size = data.renderer, len(group.episodes)
     if member is not None and not 0 <= member < size:
         raise DataError(f"--member {member}: the group has members 0 to {size - 1}")
-    if not (algorithm.needs_teacher or algorithm.hinted_share):
+    if not algorithm.reads_hint:
         raise ConfigError(f"{type(algorithm).__name__} never asks for a hint: choose algorithm=sharpo, for example")
     _check_tokenizer(renderer, group)
     recorder = Recorder(data.hint)

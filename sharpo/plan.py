@@ -37,13 +37,14 @@ def parameter_count(config: Mapping[str, Any]) -> int:
     return config["vocab_size"] * width * tables + layers * block + width
 
 
-def describe(config: Mapping[str, Any], env: Any, run: Path) -> str:
+def describe(config: Mapping[str, Any], env: Any, run: Path, *, hinted: bool = True) -> str:
     """Return the plan of a run as text.
 
     Args:
         config: the composed configuration as plain values.
         env: one environment, to count its tasks.
         run: folder of the run's files.
+        hinted: the method shows its hint to somebody.
     """
     sizes, budgets, trainer = config["data"]["sizes"], config["data"]["budgets"], config["trainer"]
     episodes = sizes["groups"] * sizes["group_size"]
@@ -55,9 +56,10 @@ def describe(config: Mapping[str, Any], env: Any, run: Path) -> str:
     passes, group = value_of(sizes, "passes"), sizes["group_size"]
     updates = -(-episodes // micro) * passes
     missing: list[str] = []
+    model = _model(config, env, missing)
     lines = [
         f"plan of {config['name']}",
-        f"  method       {_target(config['algorithm'])}, hint {_target(config['hint'])}",
+        f"  method       {_target(config['algorithm'])}, hint {_target(config['hint']) if hinted else 'none'}",
         f"  engine       {_target(config['engine'])}; strategy {_target(config['strategy'])}; processes {world}",
         f"  environment  {_target(config['env'])}, families {', '.join(env.families)}, at most {turns} turns",
         f"  tasks        {sizes['groups']} of {_many(env, 'train', missing)} per iteration, {group} episodes each",
@@ -67,7 +69,7 @@ def describe(config: Mapping[str, Any], env: Any, run: Path) -> str:
         f"  tokens       at most {episodes * per_episode:,} sampled per iteration",
         *_panels(config["panel"], env, missing),
         *(f"  missing      {line}" for line in dict.fromkeys(missing)),
-        *_model(config, env),
+        *model,
         "  files",
         *(f"    {run / name}" for name in ("config.yaml", *_files(config))),
     ]
@@ -78,7 +80,8 @@ def _panels(panels: Mapping[str, Any], env: Any, missing: list[str]) -> list[str
     out = []
     for name, panel in panels.items():
         split = value_of(panel, "split")
-        count = value_of(panel, "workers") or value_of(panel, "tasks") or _many(env, split, missing)
+        known = _many(env, split, missing)  # asked in any case, so that missing data is told
+        count = value_of(panel, "workers") or value_of(panel, "tasks") or known
         out.append(
             f"  panel        {name}: {count} tasks of {split}, {value_of(panel, 'samples')} episode(s) each at "
             f"temperature {value_of(panel, 'temperature')}"
@@ -86,11 +89,16 @@ def _panels(panels: Mapping[str, Any], env: Any, missing: list[str]) -> list[str
     return out
 
 
-def _model(config: Mapping[str, Any], env: Any) -> list[str]:
+def _model(config: Mapping[str, Any], env: Any, missing: list[str]) -> list[str]:
     path = config["model"]["path"]
     if isinstance(path, Mapping):  # made from scratch: one token for each word, so this is about right
+        try:
+            words = len(env.lexicon())
+        except DataError as error:
+            missing.append(str(error))
+            return [f"  model        from scratch in {path['folder']}; its size is not known without the words"]
         shape: dict[str, Any] = {
-            "vocab_size": len(env.lexicon()),
+            "vocab_size": words,
             "hidden_size": value_of(path, "width"),
             "num_hidden_layers": value_of(path, "layers"),
             "num_attention_heads": value_of(path, "heads"),
@@ -104,8 +112,8 @@ def _model(config: Mapping[str, Any], env: Any) -> list[str]:
     else:
         remedy = config["model"].get("remedy")
         local = remedy or Path(path).expanduser().is_absolute()
-        missing = model_remedy(path, remedy) if local else "its size is not known before it is fetched"
-        return [f"  model        {path}: not on this machine; {missing}"]
+        how = model_remedy(path, remedy) if local else "its size is not known before it is fetched"
+        return [f"  model        {path}: not on this machine; {how}"]
     count = parameter_count(shape)
     wide = _BYTES[value_of(config["model"], "dtype")]
     mixed = 2 if "mixed" in str(config["trainer"].get("precision")) else 0

@@ -57,6 +57,8 @@ Share = Annotated[float, Within(0, 1)]
 """A number from 0 to 1."""
 Positive = Annotated[float, Within(0, above=True)]
 """A number above 0."""
+NonNegative = Annotated[float, Within(0)]
+"""A number of at least 0."""
 
 
 def limits(hint: Any) -> Within | None:

@@ -150,7 +150,7 @@ def words(hint: Any) -> str:
         plain = [one for one in inside if one in _WORDS or typing.get_origin(one) is not None] or list(inside)
         return " or ".join(dict.fromkeys(map(words, plain)))
     if origin is Literal:
-        *most, last = [str(one) for one in inside]
+        *most, last = dict.fromkeys(map(str, inside))
         return f"{', '.join(most)} or {last}" if most else last
     kind = origin or hint
     if hint in _WORDS:

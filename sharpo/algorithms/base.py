@@ -29,6 +29,11 @@ class Algorithm:
         """True when scoring must also run the policy on the hinted context."""
         return False
 
+    @property
+    def reads_hint(self) -> bool:
+        """True when anybody is shown a hint: a teacher, or a share of the episodes themselves."""
+        return self.needs_teacher or bool(self.hinted_share)
+
     def teaches_at(self, iteration: int) -> bool:
         """Return False in an iteration whose teacher would not be read (a schedule that has run out)."""
         del iteration

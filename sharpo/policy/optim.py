@@ -10,9 +10,8 @@ from torch import Tensor, nn
 
 from sharpo.errors import ConfigError
 from sharpo.policy.muon import Float32Muon
-from sharpo.ranges import Count, Natural, Share, Within, check, checked
+from sharpo.ranges import Count, Natural, NonNegative, Share, Within, check, checked
 
-_Rate = Annotated[float, Within(0)]
 _NOT_HIDDEN = ("embed", "lm_head", "wte", "wpe")
 
 
@@ -50,12 +49,12 @@ class MuonAdamW(torch.optim.Optimizer):
     def __init__(
         self,
         named_params: Iterable[tuple[str, nn.Parameter]],
-        lr: _Rate = 0.025,
-        adamw_lr: _Rate = 5e-3,
+        lr: NonNegative = 0.025,
+        adamw_lr: NonNegative = 5e-3,
         momentum: Annotated[float, Within(0, 1, below=True)] = 0.95,
-        weight_decay: _Rate = 0.0,
+        weight_decay: NonNegative = 0.0,
         betas: tuple[float, float] = (0.9, 0.95),
-        eps: _Rate = 1e-8,
+        eps: NonNegative = 1e-8,
     ) -> None:
         pairs = list(cast("Iterable[Any]", named_params))
         if any(not isinstance(pair, tuple) for pair in pairs):

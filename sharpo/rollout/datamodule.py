@@ -74,7 +74,7 @@ class RolloutDataModule(lightning.LightningDataModule):
         self.sizes, self.budgets, self.panels = sizes, budgets or Budgets(), dict(panels or {})
         self.temperature, self.seed, self.save_rollouts = temperature, seed, save_rollouts
         self.env = make_env()
-        if hasattr(hint, "check_families") and (algorithm.needs_teacher or algorithm.hinted_share):
+        if hasattr(hint, "check_families") and algorithm.reads_hint:
             hint.check_families(self.env.families)  # type: ignore[attr-defined]
         self.engine: RolloutEngine | None = None
         self.pool: EnvPool | None = None

@@ -10,6 +10,9 @@ import numpy as np
 from sharpo.env import Split, TextEnv
 from sharpo.episode import Task
 from sharpo.errors import ConfigError, DataError
+from sharpo.ranges import Count, Natural, NonNegative, check
+
+_NUMBERS = ("workers", "validation", "temperature", "seed", "samples")
 
 
 def draws(games: int, workers: int, seed: int, validation: int) -> list[int]:
@@ -58,23 +61,17 @@ class WorkerDraw:
     """
 
     split: Split = "valid_seen"
-    workers: int = 128
-    validation: int = 0
-    temperature: float = 0.4
+    workers: Count = 128
+    validation: Natural = 0
+    temperature: NonNegative = 0.4
     order: str | None = None
-    seed: int = 1000
-    samples: int = 1
+    seed: Natural = 1000
+    samples: Count = 1
 
     def __post_init__(self) -> None:
-        if self.workers < 1 or self.samples < 1 or self.validation < 0:
-            raise ConfigError(
-                f"panel: workers and samples must be >= 1 and validation >= 0, got workers={self.workers}, "
-                f"samples={self.samples}, validation={self.validation}"
-            )
-        if self.temperature < 0 or not 0 <= self.seed < 2**32 - self.workers:
-            raise ConfigError(
-                f"panel: temperature must be >= 0 and seed in [0, 2^32 - workers), got {self.temperature}, {self.seed}"
-            )
+        check("panel", {name: getattr(self, name) for name in _NUMBERS}, WorkerDraw)
+        if self.seed >= 2**32 - self.workers:
+            raise ConfigError(f"panel.seed={self.seed}: must be below 2^32 - workers")
 
     def check(self, env: TextEnv) -> list[int]:
         """Return the split's tasks in the order in which they are shuffled.

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from sharpo.env import Split, TextEnv
 from sharpo.episode import Task
 from sharpo.errors import ConfigError
+from sharpo.ranges import Count, Natural, NonNegative, check
 from sharpo.seeding import derive
 
 
@@ -27,19 +28,13 @@ class Panel:
     """
 
     split: Split = "val"
-    tasks: int | None = None
-    temperature: float = 1.0
-    samples: int = 1
-    first: int = 0
+    tasks: Count | None = None
+    temperature: NonNegative = 1.0
+    samples: Count = 1
+    first: Natural = 0
 
     def __post_init__(self) -> None:
-        if self.temperature < 0:
-            raise ConfigError(f"panel.temperature must be >= 0, got {self.temperature}")
-        if self.samples < 1 or self.first < 0 or (self.tasks is not None and self.tasks < 1):
-            raise ConfigError(
-                f"panel: samples and tasks must be >= 1 and first >= 0, got samples={self.samples}, "
-                f"tasks={self.tasks}, first={self.first}"
-            )
+        check("panel", {name: getattr(self, name) for name in ("tasks", "temperature", "samples", "first")}, Panel)
 
     def check(self, env: TextEnv) -> tuple[int, int | None]:
         """Return the place after the last task, and how many tasks the split has (None = endless).

@@ -60,7 +60,7 @@ def test_a_setting_that_does_not_exist(arguments, message):
         (["algorithm.baseline.scope=episodes"], "algorithm.baseline.scope must be rows or trajectories"),
         (["env.receptacles=99"], "env.receptacles must be"),
         (["schedule=cosine"], "schedule='cosine': must be null, or a part with a _target_, for example"),
-        (["panel.val.temperature=-1"], "panel.temperature must be >= 0"),
+        (["panel.val.temperature=-1"], "panel.val.temperature=-1: must be at least 0"),
     ],
 )
 def test_a_choice_that_the_parts_cannot_honour(arguments, message):
@@ -151,12 +151,3 @@ def test_vllm_absent_is_said_before_anything_is_loaded(tmp_path):
     assert done.returncode == 2
     assert len(done.stderr.strip().splitlines()) == 1, done.stderr
     assert "engine=vllm needs vLLM, which is not installed" in done.stderr
-
-
-def test_plan_prints_tasks_rows_memory_and_files_and_writes_nothing(tmp_path):
-    done = program("debug=plan", "model=tiny", f"paths.root={tmp_path}/runs")
-    assert done.returncode == 0, done.stderr
-    for words in ("16 of endlessly many", "rows", "tokens", "weights", "memory", "checkpoints/last.ckpt", "curve.png"):
-        assert words in done.stdout, words
-    assert "/credit" in done.stdout
-    assert not (tmp_path / "runs").exists()

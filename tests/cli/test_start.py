@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from sharpo import checkpoints, checks, cli, overrides
+from sharpo import checkpoints, cli, overrides, run_folder
 from sharpo.errors import ConfigError, DataError, SharpoError
 
 
@@ -75,7 +75,7 @@ def test_a_checkpoint_that_is_none(tmp_path):
 def test_a_folder_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match=r"paths.run=.*file/run cannot be written \(.*\): choose another folder"):
-        checks.make_folder(tmp_path / "file" / "run")
+        run_folder.make(tmp_path / "file" / "run")
 
 
 def test_a_sweep_takes_a_knob_that_no_yaml_holds():
@@ -100,12 +100,35 @@ def test_a_knob_of_a_part_that_no_yaml_names_can_be_set():
 
 
 def test_a_folder_that_holds_another_run_is_not_written_over(tmp_path):
-    checks.make_folder(tmp_path, fresh=True)
+    run_folder.make(tmp_path, fresh=True)
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints" / "last.ckpt").touch()
-    checks.make_folder(tmp_path)  # going on with it
+    run_folder.make(tmp_path)  # going on with it
     with pytest.raises(DataError, match=r"holds the checkpoints of another run: .* ckpt=auto"):
-        checks.make_folder(tmp_path, fresh=True)
+        run_folder.make(tmp_path, fresh=True)
+
+
+def test_a_folder_of_a_run_that_is_alive_is_refused_to_every_other(tmp_path):
+    with run_folder.claimed(tmp_path, fresh=True, first=True):
+        with run_folder.claimed(tmp_path, fresh=True, first=False):  # another process of the same run
+            pass
+        for fresh in (True, False):
+            with (
+                pytest.raises(DataError, match="a run that is still alive has this folder: choose another"),
+                run_folder.claimed(tmp_path, fresh=fresh, first=True),
+            ):
+                pass
+    with run_folder.claimed(tmp_path, fresh=True, first=True):  # it has ended
+        pass
+
+
+def test_a_file_system_without_locks_is_said(tmp_path, monkeypatch, capsys):
+    def unsupported(file, how):
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr("fcntl.flock", unsupported)
+    with run_folder.claimed(tmp_path, fresh=True, first=True):
+        assert "cannot be locked (Operation not supported)" in capsys.readouterr().err
 
 
 def test_a_random_peer_is_drawn_from_the_runs_own_seed():

@@ -60,7 +60,7 @@ def test_what_cannot_be_drawn_is_refused():
         WorkerDraw().select(ToyEnv())
     with pytest.raises(ConfigError, match="is endless"):
         WorkerDraw(split="train").select(ToyEnv())
-    with pytest.raises(ConfigError, match="workers and samples must be"):
+    with pytest.raises(ConfigError, match=r"panel.workers=0: must be at least 1"):
         WorkerDraw(workers=0)
-    with pytest.raises(ConfigError, match="temperature must be"):
+    with pytest.raises(ConfigError, match=r"panel.temperature=-0.1: must be at least 0"):
         WorkerDraw(temperature=-0.1)

@@ -1,0 +1,58 @@
+"""The folder of a run: made, and claimed by one process at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from sharpo.errors import DataError
+from sharpo.rollout import store
+
+CLAIM = ".claim"
+
+
+def make(run: Path, *, fresh: bool = False) -> None:
+    """Make a run's folder.
+
+    Args:
+        run: the folder.
+        fresh: the run begins anew, so the folder must not hold another one's checkpoints.
+
+    Raises:
+        DataError: when it cannot be written, or holds another run.
+    """
+    if fresh and any((run / "checkpoints").glob("*.ckpt")):
+        raise DataError(
+            f"paths.run={run} holds the checkpoints of another run: choose another folder, or go on with that run by "
+            "ckpt=auto"
+        )
+    store.check_folder(run, "paths.run")
+
+
+@contextlib.contextmanager
+def claimed(run: Path, *, fresh: bool, first: bool) -> Iterator[None]:
+    """Make a run's folder and keep every other training out of it until the run ends, however it ends.
+
+    Args:
+        run: the folder.
+        fresh: see :func:`make`.
+        first: this process is the run's first; the others do nothing here.
+
+    Raises:
+        DataError: see :func:`make`; or a run that is still alive has the folder.
+    """
+    if not first:
+        yield
+        return
+    make(run, fresh=fresh)
+    with (run / CLAIM).open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise DataError(f"paths.run={run}: a run that is still alive has this folder: choose another") from None
+        except OSError as error:
+            print(f"{run} cannot be locked ({error.strerror}): let no second run use it", file=sys.stderr)  # noqa: T201
+        yield

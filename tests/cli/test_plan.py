@@ -1,0 +1,42 @@
+"""``debug=plan``: what a run would do, what is missing for it, and nothing written."""
+
+import pytest
+
+from sharpo import cli
+
+
+@pytest.fixture
+def planned(tmp_path, capsys, monkeypatch):
+    for name in ("ALFWORLD_DATA", "WEBSHOP_DATA"):
+        monkeypatch.setenv(name, str(tmp_path / "no_data"))
+
+    def run(*arguments):
+        cli.train(cli.read("train", ["debug=plan", f"paths.root={tmp_path}/runs", *arguments]))
+        assert not (tmp_path / "runs").exists()
+        return capsys.readouterr().out
+
+    return run
+
+
+def test_it_prints_tasks_rows_memory_and_files(planned):
+    out = planned("model=tiny")
+    for words in ("16 of endlessly many", "rows", "tokens", "weights", "memory", "checkpoints/last.ckpt", "curve.png"):
+        assert words in out, words
+    assert "/credit" in out
+
+
+def test_a_method_that_shows_nobody_a_hint_has_none(planned):
+    assert "hint PeerHint" in planned("model=tiny")
+    assert "method       Grpo, hint none" in planned("model=tiny", "algorithm=grpo")
+
+
+def test_files_that_are_not_there_are_named(planned):
+    out = planned("experiment=sharpo_searchqa")
+    assert "missing      there is no file of questions data/searchqa/train.parquet" in out
+    assert "missing      there is no file of questions data/searchqa/test.parquet" in out
+
+
+def test_a_model_made_from_words_that_are_not_there_yet(planned):
+    out = planned("experiment=webshop_tiny", "model=tiny", "env.catalogue=nowhere")
+    assert "missing      no WebShop catalogue in nowhere" in out
+    assert "its size is not known without the words" in out
