@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import random
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
@@ -19,7 +18,7 @@ from sharpo.envs.tw_parts import sentence
 from sharpo.env import ActionFormat, Split
 from sharpo.episode import Task
 from sharpo.errors import ConfigError, DataError
-from sharpo.seeding import derive
+from sharpo.seeding import derive, fixed_order
 
 Folder = Literal["valid_seen", "valid_unseen"]
 
@@ -29,9 +28,7 @@ def _chosen(names: tuple[str, ...], count: int) -> tuple[str, ...]:
     """Return the first ``count`` games of one fixed random order, sorted."""
     if count > len(names):
         raise ConfigError(f"env.train_games={count}: there are {len(names)} training games; lower it or set null")
-    order = list(range(len(names)))
-    random.Random(derive(0, "panel", "train")).shuffle(order)  # noqa: S311
-    return tuple(names[place] for place in sorted(order[:count]))
+    return tuple(names[place] for place in sorted(fixed_order("train", len(names))[:count]))
 
 
 class AlfWorld(TextGameEnv):

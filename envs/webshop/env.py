@@ -227,8 +227,9 @@ class WebShop(TextEnv):
         names = item_names(session) if self.observation == "brief" else {}
         admissible = (*asked, *(f"click[{names.get(text, text)}]" for text in clickables(shown)))
         advice = self._advise(session) if self.asks_oracle else None
-        if advice is not None and advice[6:-1] in names:
-            advice = f"click[{names[advice[6:-1]]}]"
+        clicked = None if advice is None else advice.removeprefix("click[").removesuffix("]")
+        if clicked in names:
+            advice = f"click[{names[clicked]}]"
         return Observed(render(session, shown, self.observation), admissible, advice)
 
     def _advise(self, session: Session) -> str | None:

@@ -89,23 +89,23 @@ def main(arguments: list[str] | None = None) -> None:
         try:
             if given.max_turns < 1:
                 raise ConfigError(f"--max-turns {given.max_turns}: an episode has at least one turn")
-            app = _app(knobs, given.split)
-            import uvicorn
-        except (SharpoError, ImportError) as error:
+            server = _server(knobs, given.split)
+        except SharpoError as error:
             end(error)
-        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off"))
         sys.stdout.write(f"http://127.0.0.1:{bound.getsockname()[1]}/ (only on this machine; Ctrl-C ends it)\n")
         sys.stdout.flush()
         with contextlib.suppress(KeyboardInterrupt):
             server.run(sockets=[bound])
 
 
-def _app(knobs: dict[str, Any], split: str) -> Any:
+def _server(knobs: dict[str, Any], split: str) -> Any:
     try:
+        import uvicorn
         from sharpo.envs.webshop.serve_app import make_app
     except ImportError as error:
         raise ConfigError(f"the pages need a library ({error}): pip install 'sharpo[webshop]'") from error
-    return make_app(functools.partial(WebShop, **knobs), split)
+    app = make_app(functools.partial(WebShop, **knobs), split)
+    return uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off"))
 
 
 if __name__ == "__main__":

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import dataclass
 
 from sharpo.env import Split, TextEnv
 from sharpo.episode import Task
 from sharpo.errors import ConfigError
 from sharpo.ranges import Count, Natural, NonNegative, check
-from sharpo.seeding import derive
+from sharpo.seeding import fixed_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +64,5 @@ class Panel:
         places = range(self.first + rank, stop, world)
         if known is None:
             return tuple(env.task(self.split, index) for index in places)
-        order = list(range(known))
-        random.Random(derive(0, "panel", self.split)).shuffle(order)  # noqa: S311
+        order = fixed_order(self.split, known)
         return tuple(env.task(self.split, order[place]) for place in places)
