@@ -13,6 +13,15 @@ from sharpo.typed import value_of
 
 GIB = 2**30
 _BYTES = {"float32": 4, "bfloat16": 2}
+_WRITTEN = {
+    "credit": ("credit", ""),
+    "last": ("checkpoints", "last.ckpt"),
+    "best": ("checkpoints", "best.ckpt"),
+    "episodes": ("episodes", ""),
+    "curve": ("", "curve.png, curve.csv"),
+    "export": ("policy", ""),
+}
+"""By callback: its place in the run's folder where it is given no folder, and the files there."""
 
 
 def parameter_count(config: Mapping[str, Any]) -> int:
@@ -71,7 +80,7 @@ def describe(config: Mapping[str, Any], env: Any, run: Path, *, hinted: bool = T
         *(f"  missing      {line}" for line in dict.fromkeys(missing)),
         *model,
         "  files",
-        *(f"    {run / name}" for name in ("config.yaml", *_files(config))),
+        *(f"    {path}" for path in (run / "config.yaml", *_files(config, run))),
     ]
     return "\n".join(lines)
 
@@ -129,18 +138,16 @@ def _size(count: float) -> str:
     return f"{count / GIB:.1f} GiB" if count >= GIB else f"{count / 2**20:.1f} MiB"
 
 
-def _files(config: Mapping[str, Any]) -> list[str]:
-    names = {
-        "credit": "credit/",
-        "last": "checkpoints/last.ckpt",
-        "best": "checkpoints/best.ckpt",
-        "episodes": "episodes/",
-        "curve": "curve.png, curve.csv",
-        "export": "policy/",
-    }
+def _files(config: Mapping[str, Any], run: Path) -> list[Path]:
+    """Return what callbacks and loggers write, where their own settings say; those set to null write nothing."""
+    callbacks = {name: node for name, node in config["callbacks"].items() if name in _WRITTEN and node is not None}
+    loggers = {name: node for name, node in config["logger"].items() if node is not None}
     return [
-        *(names[name] for name in config["callbacks"] if name in names),
-        *(f"{node['name']}/" for node in config["logger"].values()),
+        *(Path(node.get("folder") or run / _WRITTEN[name][0], _WRITTEN[name][1]) for name, node in callbacks.items()),
+        *(
+            Path(node.get("save_dir") or run, "wandb" if name == "wandb" else value_of(node, "name") or "")
+            for name, node in loggers.items()
+        ),
     ]
 
 

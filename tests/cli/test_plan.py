@@ -40,3 +40,14 @@ def test_a_model_made_from_words_that_are_not_there_yet(planned):
     out = planned("experiment=webshop_tiny", "model=tiny", "env.catalogue=nowhere")
     assert "missing      no WebShop catalogue in nowhere" in out
     assert "its size is not known without the words" in out
+
+
+def test_files_stand_where_callbacks_and_loggers_write_them(planned, tmp_path):
+    out = planned("experiment=household_warmstart", "logger=wandb")
+    assert f"    {tmp_path}/runs/models/household_warmstart\n" in out
+    assert "/policy" not in out
+    assert out.rstrip().endswith("/wandb")
+    out = planned("model=tiny", "callbacks.best=null", "callbacks.credit=null", "logger.csv=null")
+    assert "checkpoints/last.ckpt" in out
+    for name in ("best.ckpt", "/credit", "/metrics"):
+        assert name not in out
