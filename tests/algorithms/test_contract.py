@@ -1,6 +1,7 @@
 """Every algorithm that has a config keeps the contract: instantiates, is pure, finite, and blind to what is masked."""
 
 from dataclasses import fields, is_dataclass, replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -17,10 +18,14 @@ ALGORITHMS = sorted(path.stem for path in (CONFIGS / "algorithm").glob("*.yaml")
 LOSSES = sorted(path.stem for path in (CONFIGS / "policy_loss").glob("*.yaml"))
 
 
-def build(algorithm, policy_loss="paper"):
+@cache
+def composed(algorithm, policy_loss):
     with initialize_config_dir(str(CONFIGS), version_base="1.3"):
-        config = compose("train", [f"algorithm={algorithm}", f"policy_loss={policy_loss}"])
-    return instantiate(config.algorithm)
+        return compose("train", [f"algorithm={algorithm}", f"policy_loss={policy_loss}"])
+
+
+def build(algorithm, policy_loss="paper"):
+    return instantiate(composed(algorithm, policy_loss).algorithm)
 
 
 def snapshot(*values):
