@@ -51,21 +51,22 @@ def make_segments(gap, base, length, *, episode=None, group=None, success=None, 
     )
 
 
-def random_problem(seed=0, rows=4, width=9, segments=6):
+def random_problem(seed=0):
     """A scored table and a batch over it, with every kind of token: padding, context, thinking, span, untrained."""
+    rows, width, segments = 4, 9, 6
     generator = torch.Generator().manual_seed(seed)
 
     def uniform(*shape):
         return torch.rand(*shape, generator=generator)
 
-    selected = [True, True, False, True, True, False][:segments]
+    selected = [True, True, False, True, True, False]
     table = make_segments(
         torch.randn(segments, generator=generator).tolist(),
         torch.randn(segments, generator=generator).tolist(),
         torch.randint(1, 9, (segments,), generator=generator).tolist(),
-        episode=[0, 0, 0, 1, 1, 2][:segments],
+        episode=[0, 0, 0, 1, 1, 2],
         selected=selected,
-        success=[False, False, False, True, True, False][:segments],
+        success=[False, False, False, True, True, False],
     )
     attention = torch.ones(rows, width, dtype=torch.bool)
     attention[1, 6:] = False
@@ -162,7 +163,6 @@ def toys():
     """The builders of this file as attributes."""
 
     class Toys:
-        turn = staticmethod(make_turn)
         group = staticmethod(make_group)
         segments = staticmethod(make_segments)
         problem = staticmethod(random_problem)

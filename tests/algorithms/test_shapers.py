@@ -22,6 +22,7 @@ METHODS = {
     "step_opsd": (StepOpsd, {}),
     "step_opsd, exp, all": (StepOpsd, {"weight": "exp", "select": "has_other_success"}),
     "step_opsd, equal steps": (StepOpsd, EQUAL_STEPS),
+    "sharpo": (Sharpo, {}),
     "sharpo_b": (Sharpo, {"lam": 0.05, "balance": Balance(gamma=1.0)}),
     "sharpo_turn": (Sharpo, {"span": "turn", "apply_to": "turn"}),
     "sharpo_stepopsd_like": (Sharpo, {"select": "failed_only", "bound": Bound(alpha_clip=0.2)}),
@@ -104,6 +105,7 @@ def test_the_sign_is_kept_zero_stays_zero_and_nothing_is_infinite(name, toys, se
     plain = toys.credited(batch, scores, table, Grpo(policy_loss=toys.plain)).advantages
     assert torch.isfinite(shaped).all()
     assert (shaped * plain >= 0).all()
+    assert lam > 0.99 or torch.equal(shaped.sign(), plain.sign())  # a weight of 0 may take all with lambda 1 alone
     assert not shaped[plain == 0].any()
     assert not shaped[~batch.action_mask].any()
 

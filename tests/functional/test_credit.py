@@ -14,11 +14,13 @@ from sharpo.functional.credit import (
     length_balance,
     length_factor,
     mean_gap,
+    mix,
     normalize_gap,
     normalizer,
     select_segments,
     sign_selected,
 )
+from sharpo.functional.token_credit import equal_step_factor
 
 LENGTH = torch.tensor([4, 8, 4])
 GAP = torch.tensor([0.9, -0.3, 0.1])
@@ -148,7 +150,7 @@ def test_length_factor_clip(assert_golden):
 def test_t_sh_6_the_mean_abs_rule_erases_constant_weights(assert_golden):
     # target = mean of |A_eff| = (0.7325 + 0.8238 + 0.7920)/3 = 0.7828; c = target/|A_eff|: everything becomes 0.7828
     effective = interpolate(advantages(-0.8), weights(-0.8), 0.2)
-    factor = effective.abs().mean() / effective.abs()
+    factor = equal_step_factor(mix(weights(-0.8), 0.2), YES, ONE_EPISODE)
     assert_golden(factor, [1.0686, 0.9502, 0.9883], printed_decimals=4)
     assert_golden(effective * factor, [-0.7828, -0.7828, -0.7828], printed_decimals=4)
 
@@ -303,12 +305,22 @@ def test_zero_gap_gives_the_base_bit_for_bit(seed, lam):
 
 
 @properties
+@given(seeds, st.floats(0, 1))
+def test_equal_gaps_in_an_episode_give_the_base(seed, lam):
+    table = _random_table(seed)
+    for name in ("gap", "base"):
+        table[name] = table[name][table["episode"]]  # one number for each episode
+    torch.testing.assert_close(_credit(**table, lam=lam), table["base"], rtol=0, atol=1e-12)
+
+
+@properties
 @given(seeds, st.floats(0, 1), st.sampled_from([0.0, 0.5, 1.0]))
 def test_the_sign_of_the_base_advantage_is_kept(seed, lam, gamma):
     table = _random_table(seed, torch.float32)
     table["gap"] *= 30  # saturates the bound
     effective = _credit(**table, lam=lam, gamma=gamma)
     assert (effective * table["base"] >= 0).all()
+    assert lam > 0.99 or torch.equal(effective.sign(), table["base"].sign())
 
 
 @properties

@@ -71,9 +71,9 @@ def test_t_kl(assert_golden):
 
 
 def test_kl_is_bounded_far_away(assert_golden):
-    # d clamped to 10: e^10 - 11 = 22015.4658; fp64, so that the absolute tolerance means something
-    cur, ref = torch.tensor([-50.0], dtype=torch.float64), torch.tensor([0.0], dtype=torch.float64)
-    assert_golden(kl_estimate(cur, ref, "k3"), [math.exp(10) - 11])
+    # d clamped to 10 and -10: e^10 - 11 = 22015.4658, e^-10 + 9; fp64, so that the absolute tolerance means something
+    cur, ref = torch.tensor([[-50.0, 0.0], [0.0, -50.0]], dtype=torch.float64)
+    assert_golden(kl_estimate(cur, ref, "k3"), [math.exp(10) - 11, math.exp(-10) + 9])
 
 
 LOGITS = torch.tensor([0.3, -1.1, 0.8], dtype=torch.float64)
