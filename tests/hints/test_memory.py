@@ -9,6 +9,7 @@ from functools import partial
 
 import pytest
 
+from sharpo.errors import DataError
 from sharpo.hints.attempt import Wording
 from sharpo.hints.memory import Memory, slim
 from sharpo.hints.peer import PeerHint
@@ -119,6 +120,6 @@ def test_skills_stand_in_for_a_peer(made):
     assert hint.build(group, 0, made.words) == SkillHint("household").build(group, 0, made.words)
     assert hint.build(group, 0, made.words, 40).shortened
     assert hint.build(made.group((["a"], False), (["b"], True)), 0, made.words).source == "peer:1"
-    with pytest.raises(Exception, match="no text for the family 'chess'"):
+    with pytest.raises(DataError, match="no text for the family 'chess'"):
         hint.check_families(["heat", "chess"])
     PeerHint().check_families(["chess"])

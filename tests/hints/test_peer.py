@@ -40,7 +40,7 @@ GROUP = group((2, False), (5, True), (3, True), (4, False), (4, True))
 def spoken():
     """The text of a hint, through a tokenizer that remembers what it was last given."""
 
-    def build(hint, of, member):
+    def build(hint, of, member, room=None):
         texts = {}
 
         def tokenize(text):
@@ -48,7 +48,7 @@ def spoken():
             texts[len(ids)] = text
             return ids
 
-        built = hint.build(of, member, tokenize)
+        built = hint.build(of, member, tokenize, room)
         return built, None if built is None else texts[len(built.ids)]
 
     return build
@@ -101,20 +101,9 @@ def test_too_long_drops_observations_from_the_middle_then_steps_from_the_middle(
     assert text.split() == ["act0", "left-out-3", "act4"]
     empty = PeerHint(wording=wording, max_tokens=2).build(five, 0, words)
     assert (empty.ids, empty.source) == ((), "peer:1")
-    _, text = spoken(Roomy(wording=wording, limit=9), five, 0)  # the room beside the row counts like the budget
+    _, text = spoken(PeerHint(wording=wording), five, 0, room=9)  # the room beside the row counts like the budget
     assert text.split() == ["act0", "act1", "act2", "act3", *_full(4)]
     assert PeerHint(wording=wording).build(five, 0, words, 2).ids == ()
-
-
-class Roomy(PeerHint):
-    """A peer hint beside a row that leaves ``limit`` tokens."""
-
-    def __init__(self, limit, **more):
-        super().__init__(**more)
-        self.limit = limit
-
-    def build(self, group, member, tokenize, room=None):
-        return super().build(group, member, tokenize, self.limit)
 
 
 def _full(k):

@@ -123,11 +123,13 @@ def test_score_batches_hold_every_row_once_sorted_by_length_with_teachers_where_
     assert [len(b.token_ids) for b in batches] == [4, 4, 1]
     rows = [tuple(r[a].tolist()) for b in batches for r, a in zip(b.token_ids, b.attention, strict=True)]
     assert Counter(rows) == Counter(tuple(row.token_ids) for row in data.rows)
-    lengths = [row.teacher_length for row in data.rows]
     taught = sum(int(b.teacher_attention.any(1).sum()) for b in batches if b.teacher_attention is not None)
     assert taught == 6
-    widths = [int(b.attention.sum(1).max()) for b in batches]
-    assert max(lengths) >= widths[-1] >= widths[0] - 2
+    lengths = []
+    for b in batches:
+        own = b.attention.sum(1)
+        lengths += (own if b.teacher_attention is None else own.maximum(b.teacher_attention.sum(1))).tolist()
+    assert lengths == sorted(row.teacher_length for row in data.rows)
     assert all(b.teacher_token_ids is None for b in make(data, with_teacher=False).score_batches())
 
 

@@ -1,6 +1,7 @@
 """One environment that hangs, raises or dies fails alone; everything else goes on as if nothing had happened."""
 
 import importlib
+import inspect
 import subprocess
 import sys
 import threading
@@ -240,6 +241,13 @@ def test_bad_settings_are_refused(fault):
         ProcessEnvPool(lambda: fault.FaultEnv())
 
 
-def test_both_pools_satisfy_the_seam(fault):
-    inline: EnvPool = InlineEnvPool(fault.FaultEnv)
-    assert inline.poll(0.0) == []
+@pytest.mark.parametrize("kind", [InlineEnvPool, ProcessEnvPool])
+def test_a_pool_has_the_methods_of_the_seam(kind):
+    seam = {name: x for name, x in vars(EnvPool).items() if inspect.isfunction(x) and not name.startswith("_")}
+    assert set(seam) == {"reset", "step", "poll", "release", "close"}
+    for name, wanted in seam.items():
+        given, asked = (
+            [(p.name, p.kind, p.default) for p in inspect.signature(x).parameters.values()]
+            for x in (getattr(kind, name), wanted)
+        )
+        assert given == asked, name
