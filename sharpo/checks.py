@@ -159,8 +159,13 @@ def check_run(trainer: Mapping[str, Any], panels: Mapping[str, Any], env: Any) -
     for name, panel in panels.items():
         try:
             panel.check(env)
-        except ConfigError as error:
-            raise ConfigError(f"panel.{name}: {str(error).removeprefix('panel: ')}") from None
+        except (ConfigError, DataError) as error:
+            said = str(error)
+            if said.startswith(("panel:", "panel.")):
+                said = f"panel.{name}{said.removeprefix('panel')}"
+            elif isinstance(error, ConfigError):
+                said = f"panel.{name}: {said}"
+            raise type(error)(said) from None
 
 
 def _check_machine(trainer: Mapping[str, Any]) -> None:

@@ -48,7 +48,9 @@ class Panel:
             raise ConfigError(f"panel.tasks is null, but split {self.split!r} is endless; give a number")
         stop = known if self.tasks is None else self.first + self.tasks
         assert stop is not None
-        if known is not None and (stop > known or self.first >= known):
+        if known is not None and self.first >= known:
+            raise ConfigError(f"panel.first={self.first}: split {self.split!r} has {known} tasks; lower it")
+        if known is not None and stop > known:
             raise ConfigError(
                 f"panel: split {self.split!r} has {known} tasks, wanted {self.first} to {stop - 1}; lower tasks"
             )

@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 import yaml
+from sharpo.envs.searchqa import SearchQA
 
-from sharpo import cli, ranges, typed
+from sharpo import checks, cli, ranges, typed
 from sharpo.errors import ConfigError, SharpoError
+from sharpo.rollout.draw import WorkerDraw
+from sharpo.rollout.panel import Panel
 
 CONFIGS = Path(cli.__file__).resolve().parents[1] / "configs"
 OTHERS = ("lightning.", "torch.")  # not ours: they check themselves
@@ -106,6 +109,24 @@ def test_a_panel_larger_than_its_split_before_anything_is_loaded():
     cfg = cli.read("train", ["~experiment", "name=test", "env=searchqa", "prompt=searchqa_windowed", *sizes])
     with pytest.raises(ConfigError, match=r"^panel\.val: split 'val' has \d+ tasks, wanted 0 to 9998; lower tasks"):
         cli.Parts(cfg).trainer()
+
+
+@pytest.mark.parametrize(
+    ("panel", "message"),
+    [
+        (Panel("val", first=9999), "panel.seen.first=9999: split 'val' has "),
+        (Panel("train"), "panel.seen.tasks is null, but split 'train' is endless"),
+        (WorkerDraw("val", order="nowhere.txt"), "panel.seen.order=nowhere.txt cannot be read"),
+        (Panel("test"), "panel.seen: split 'test': "),
+    ],
+)
+def test_what_a_panel_cannot_be_names_the_panel(panel, message, monkeypatch):
+    env = SearchQA()
+    if panel.split == "train":
+        monkeypatch.setattr(env, "num_tasks", lambda split: None)
+    with pytest.raises(SharpoError) as caught:
+        checks.check_run({"devices": 1}, {"seen": panel}, env)
+    assert str(caught.value).startswith(message)
 
 
 def test_infinity_where_it_means_never():
