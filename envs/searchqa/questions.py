@@ -111,10 +111,16 @@ def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
                 yield row
 
 
+def _inner(row: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return the mapping under a name; {} when there is none, so that what it should hold is told as missing."""
+    found = row.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
 def _question(row: Mapping[str, Any], source: str | None, number: int, path: Path) -> Question:
-    more = row.get("env_kwargs") or {}
+    more = _inner(row, "env_kwargs")
     text = str(row.get("question") or more.get("question") or "").strip()
-    truth = (row.get("reward_model") or {}).get("ground_truth") or more.get("ground_truth") or {}
+    truth = _inner(_inner(row, "reward_model"), "ground_truth") or _inner(more, "ground_truth")
     answers = next((row[key] for key in ("golden_answers", "answer") if row.get(key) is not None), truth.get("target"))
     source = source or row.get("data_source")
     missing = [name for name, value in (("question", text), ("golden_answers", answers)) if not value]

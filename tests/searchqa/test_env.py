@@ -223,6 +223,8 @@ def test_parquet_files_are_read(tmp_path):
         ("{", "line 1: not JSON"),
         ("[]", "line 1: not an object"),
         ('{"question": "q"}', "has no golden_answers"),
+        ('{"question": "q", "reward_model": {"ground_truth": "a"}}', "has no golden_answers"),
+        ('{"env_kwargs": "q", "reward_model": [], "answer": "a"}', "has no question"),
         ('{"answer": "a"}', "has no question"),
         ('{"question": "q", "answer": "a"}', "data_source is None; known: nq"),
         ('{"question": "q", "answer": "a", "data_source": "squad"}', "data_source is 'squad'"),
