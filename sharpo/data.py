@@ -16,6 +16,10 @@ from rich.progress import Progress
 
 from sharpo.errors import DataError, SharpoError
 
+_FILES = ("source", "items", "attributes", "human", "nouns")
+_UNREAD = {"build": ("replace",), "demo": _FILES, "verify": (*_FILES, "products", "replace")}
+"""Options that an action of ``webshop`` does not read."""
+
 
 def alfworld(arguments: argparse.Namespace, console: Console) -> None:
     """Check ALFWorld's games, and compile them unless only a check is asked for."""
@@ -76,6 +80,9 @@ def _download(target: str | None) -> None:
 def webshop(arguments: argparse.Namespace, console: Console) -> None:
     """Build WebShop's catalogue from the original's files or from made-up products, or check it."""
     command: Any = import_module("sharpo.envs.webshop.command")
+    for name in _UNREAD[arguments.action]:
+        if getattr(arguments, name) not in (None, False):
+            raise DataError(f"--{name} has no effect on `webshop {arguments.action}`: leave it out")
     if arguments.action == "verify":
         command.check(console, arguments.target)
     elif arguments.action == "demo":

@@ -52,6 +52,17 @@ def test_a_build_says_which_files_it_needs(given, capsys):
     assert told.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    "given",
+    [["demo", "--source", "."], ["demo", "--nouns", "words"], ["verify", "--products", "9"], ["build", "--replace"]],
+)
+def test_an_option_that_the_action_does_not_read_is_refused(given, tmp_path, capsys):
+    assert data.main(["webshop", *given, "--target", str(tmp_path / "shop")]) == 2
+    told = capsys.readouterr().err
+    assert told == f"error: {given[1]} has no effect on `webshop {given[0]}`: leave it out\n"
+    assert not (tmp_path / "shop").exists()
+
+
 def test_another_catalogue_is_lost_on_demand_alone(tmp_path, capsys):
     target = tmp_path / "shop"
     given = ["webshop", "demo", "--target", str(target), "--products"]
