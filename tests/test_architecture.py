@@ -1,6 +1,7 @@
 """The rules of docs/road.md as tests: who imports whom, how long files are, what `import sharpo` loads."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -89,6 +90,9 @@ def test_imports_follow_the_road(path: Path):
         if any(name == package or name.startswith(f"{package}.") for name in modules):
             assert lies_in(relative, places), f"{relative} imports {package}; only {places} may"
     assert not {name.split(".")[0] for name in modules} & {"envs", "callbacks", "configs"}, f"{relative}: use sharpo.*"
+    if relative.startswith("sharpo/"):
+        parts_by_target = {name for name in modules if re.match(r"sharpo\.(envs|callbacks|configs)\b", name)}
+        assert not parts_by_target, f"{relative} imports {parts_by_target}; a _target_ or a name as text reaches them"
     for place, parts in ALLOWED.items():
         if not lies_in(relative, [place]):
             continue

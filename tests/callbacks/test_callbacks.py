@@ -17,12 +17,7 @@ FULL = ("callbacks=default", "callbacks.progress.refresh_rate=0", "++trainer.ena
 
 
 def test_a_run_leaves_curve_episodes_best_and_an_exported_policy(fit, tmp_path):
-    trainer, module, _ = fit(
-        "callbacks=default",
-        "algorithm=sharpo",
-        "callbacks.progress.refresh_rate=0",
-        "++trainer.enable_progress_bar=true",
-    )
+    trainer, module, _ = fit("algorithm=sharpo", *FULL)
     run = tmp_path / "run"
     with (run / "curve.csv").open() as file:
         rows = list(csv.DictReader(file))
@@ -108,13 +103,7 @@ def test_wandb_offline_keeps_the_run_id_in_the_checkpoint(fit, tmp_path, monkeyp
     import torch
     import wandb
 
-    fit(
-        "logger=wandb",
-        "trainer.max_epochs=1",
-        "callbacks=default",
-        "callbacks.progress.refresh_rate=0",
-        "++trainer.enable_progress_bar=true",
-    )
+    fit("logger=wandb", "trainer.max_epochs=1", *FULL)
     run_id = wandb.run.id
     wandb.finish()
     state = torch.load(tmp_path / "run/checkpoints/last.ckpt", weights_only=True)["callbacks"]["ResumeState"]

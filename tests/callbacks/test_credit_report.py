@@ -17,13 +17,6 @@ def weights(module):
     return {name: value.detach().clone() for name, value in module.policy.state_dict().items()}
 
 
-def csv_columns(run, name):
-    import csv
-
-    with next((run / "metrics").rglob("metrics.csv")).open() as file:
-        return [row[name] for row in csv.DictReader(file) if row.get(name)]
-
-
 @pytest.mark.parametrize("teacher", ["shared", "frozen", "ema(0.5)"])
 def test_training_is_the_same_with_and_without_it_bit_for_bit(fit, tmp_path, teacher):
     _, plain, _ = fit(*ONE, f"teacher={teacher}", folder=tmp_path / "a")

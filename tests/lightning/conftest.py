@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-import torch
 
 SMALL = (
     "~experiment",
@@ -66,7 +65,3 @@ def fit(parts):
         return trainer, module, data
 
     return run
-
-
-def weights(module) -> dict[str, torch.Tensor]:
-    return {name: value.detach().clone() for name, value in module.policy.state_dict().items()}
