@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import os
 import sys
@@ -110,3 +111,27 @@ def made_up_shop(tmp_path_factory) -> Path:
     from sharpo.envs.webshop import build, demo
 
     return build.build(demo.source(240), tmp_path_factory.mktemp("shop") / "catalogue", "words").folder
+
+
+@pytest.fixture
+def small() -> tuple[str, ...]:
+    """Overrides of the shrunk run."""
+    from small_run import SMALL
+
+    return SMALL
+
+
+@pytest.fixture
+def parts(tmp_path):
+    """Build a shrunk run: ``parts("algorithm=grpo", ...)`` -> cli.Parts."""
+    from small_run import build
+
+    return functools.partial(build, tmp_path)
+
+
+@pytest.fixture
+def fit(tmp_path):
+    """Run a shrunk fit: ``fit("algorithm=grpo", callbacks=[...], ckpt=None)`` -> (trainer, module, data)."""
+    from small_run import train
+
+    return functools.partial(train, tmp_path)
