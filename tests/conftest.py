@@ -5,11 +5,13 @@ from __future__ import annotations
 import functools
 import importlib.util
 import os
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
 import torch
+from filelock import FileLock
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(REPOSITORY / "tests"))  # toy_env: also importable in spawned workers
@@ -79,6 +81,37 @@ def shared_data() -> Path:
     if root is None:
         pytest.skip("no test data: set SHARPO_DATA to the folder that holds alfworld/valid.tar.xz")
     return root
+
+
+@pytest.fixture(scope="session")
+def run_folder(request, tmp_path_factory) -> Path:
+    """One folder for the whole run: all workers of pytest-xdist have the same."""
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if hasattr(request.config, "workerinput") else own
+
+
+@pytest.fixture(scope="session")
+def made_once(run_folder):
+    """Make a folder once for all workers; ``fill`` is called with where to make it."""
+
+    def find(name, fill) -> Path:
+        folder, draft = run_folder / name, run_folder / f"{name}.draft"
+        with FileLock(run_folder / f"{name}.lock"):
+            if not folder.exists():
+                shutil.rmtree(draft, ignore_errors=True)
+                fill(draft)
+                draft.rename(folder)
+        return folder
+
+    return find
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _own_cache(run_folder):
+    """Compiled games and indexes of a run are its own: nothing is written to, or taken from, the user's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SHARPO_CACHE", str(run_folder / "cache"))
+        yield
 
 
 @pytest.fixture(scope="session")

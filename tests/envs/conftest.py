@@ -1,4 +1,4 @@
-"""A few of ALFWorld's own games, unpacked once per session, and stock TextWorld to compare with."""
+"""A few of ALFWorld's own games, unpacked once per run, and stock TextWorld to compare with."""
 
 import tarfile
 from pathlib import Path
@@ -17,11 +17,15 @@ PICKED = {
 
 
 @pytest.fixture(scope="session")
-def alfworld_games(shared_data, tmp_path_factory) -> Path:
+def alfworld_games(shared_data, made_once) -> Path:
     """Seven small real games of four families; two unseen ones stand in for the training games."""
-    target = tmp_path_factory.mktemp("alfworld")
+    return made_once("alfworld", lambda target: unpack(shared_data / "alfworld" / "valid.tar.xz", target))
+
+
+def unpack(source: Path, target: Path) -> None:
+    """Take the picked games out of the archive."""
     left = dict(PICKED)
-    with tarfile.open(shared_data / "alfworld" / "valid.tar.xz") as archive:
+    with tarfile.open(source) as archive:
         for member in archive:
             name = member.name.removeprefix("./")
             if not name.endswith("game.tw-pddl") or int(name.split("/")[1].rsplit("-", 1)[1]) <= 200:
@@ -34,7 +38,6 @@ def alfworld_games(shared_data, tmp_path_factory) -> Path:
                 break
     assert not any(left.values()), left
     (target / "valid_unseen").rename(target / "train")
-    return target
 
 
 @pytest.fixture(scope="session")

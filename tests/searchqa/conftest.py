@@ -1,4 +1,4 @@
-"""A cache of its own for indexes, and a server that misbehaves on purpose."""
+"""A server that misbehaves on purpose, and tiny encoders."""
 
 import json
 import threading
@@ -6,14 +6,6 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-
-
-@pytest.fixture(autouse=True, scope="session")
-def _own_cache(tmp_path_factory):
-    patch = pytest.MonkeyPatch()
-    patch.setenv("SHARPO_CACHE", str(tmp_path_factory.mktemp("cache")))
-    yield
-    patch.undo()
 
 
 class _Handler(BaseHTTPRequestHandler):

