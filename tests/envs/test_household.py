@@ -185,13 +185,3 @@ def test_a_missing_or_unsupported_textworld_is_named(monkeypatch):
     monkeypatch.setattr(sys, "version_info", (3, 13, 0))
     with pytest.raises(ConfigError, match=r"runs on Python 3.11 and 3.12, not on 3.13"):
         Household()
-
-
-@pytest.mark.parametrize("name", ["household", "tw_parts"])
-def test_the_examples_in_the_docstrings_run(name):
-    import doctest
-    import importlib
-
-    results = doctest.testmod(importlib.import_module(f"sharpo.envs.{name}"))
-    assert results.failed == 0
-    assert results.attempted > 0

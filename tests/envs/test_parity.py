@@ -2,7 +2,9 @@
 
 import json
 import random
+import runpy
 import sys
+from pathlib import Path
 
 import pytest
 from sharpo.envs import textgames
@@ -10,33 +12,60 @@ from sharpo.envs.alfworld import AlfWorld
 from sharpo.envs.household import Household
 from sharpo.envs.tw_parts import sentence
 
+ENGINES = ("native", "textworld")
+hostile = runpy.run_path(str(Path(__file__).resolve().parents[2] / "benchmarks" / "alfworld_parity.py"))["hostile"]
 
-def play(env, task, stock, rng, turns, expert_share):
-    """Play both side by side; the expert's commands, admissible ones and nonsense."""
-    argv = list(sys.argv)
-    text, info = env.reset(options={"task": task, "informed_oracle": True})
-    assert sys.argv == argv
-    reference = stock(env._game_data(task))
-    try:
-        state = reference.reset()
-    finally:
+
+class Beside:
+    """Environments that play one task beside one stock TextWorld: whatever any of them shows is compared."""
+
+    def __init__(self, envs, task, stock):
+        self.envs, self.task, self.informed = envs, task, True
+        argv = list(sys.argv)
+        self.reference = stock(envs[0]._game_data(task))
         sys.argv[:] = argv
-    assert text == state.feedback
-    for _ in range(turns):
-        assert info["admissible"] == tuple(c for c in state["admissible_commands"] if c != "help")
-        kind = rng.random()
-        if kind < expert_share:
-            action = info["oracle"]
-        else:
-            action = rng.choice([*info["admissible"], "help"]) if kind < 0.95 else "go to the moon"
-        text, reward, done, truncated, info = env.step(action)
-        state, _, _ = reference.step(action)
-        assert text == state.feedback
-        assert done == state["won"] == env.outcome().success
-        assert reward == (10.0 if done else 0.0)
-        if done or truncated:
-            break
-    return done
+
+    def reset(self):
+        argv = list(sys.argv)
+        shown = [env.reset(options={"task": self.task, "informed_oracle": self.informed}) for env in self.envs]
+        assert sys.argv == argv
+        try:
+            self.state = self.reference.reset()
+        finally:
+            sys.argv[:] = argv
+        self._same([text for text, _ in shown], [info for _, info in shown])
+
+    def step(self, action):
+        """Take a step everywhere; True when the episode has ended."""
+        answers = [env.step(action) for env in self.envs]
+        self.state, _, _ = self.reference.step(action)
+        self._same([answer[0] for answer in answers], [answer[4] for answer in answers], action)
+        for env, (_, reward, done, truncated, _) in zip(self.envs, answers, strict=True):
+            assert done == self.state["won"] == env.outcome().success, env.engine
+            assert reward == (10.0 if done else 0.0), env.engine
+            ended = done or truncated
+        return ended
+
+    def _same(self, texts, infos, action=None):
+        self.admissible = tuple(c for c in self.state["admissible_commands"] if c != "help")
+        self.oracle = infos[0]["oracle"]
+        for env, text, info in zip(self.envs, texts, infos, strict=True):
+            assert text == self.state.feedback, (env.engine, action)
+            assert info["admissible"] == self.admissible, (env.engine, action)
+            assert info["oracle"] == self.oracle, (env.engine, action)
+
+    def play(self, rng, turns, expert_share):
+        """Play the expert's commands, admissible ones and hostile ones; True when the game was won."""
+        self.reset()
+        for _ in range(turns):
+            kind = rng.random()
+            if kind < expert_share:
+                action = self.oracle
+            else:
+                action = rng.choice([*self.admissible, "help"]) if kind < 0.85 else hostile(rng, self.admissible)
+            if self.step(action):
+                break
+        return self.state["won"]
 
 
 @pytest.fixture
@@ -46,39 +75,51 @@ def fresh():
     textgames._loaded.clear()
 
 
-@pytest.mark.parametrize("engine", ["native", "textworld"])
+def households():
+    return [Household(receptacles=6, objects=4, max_turns=40, engine=engine) for engine in ENGINES]
+
+
 @pytest.mark.parametrize("index", range(6))
-def test_generated_games_play_as_stock_textworld_plays_them(index, engine, stock, fresh):
-    env = Household(receptacles=6, objects=4, max_turns=40, engine=engine)
-    task = env.task("val", index)
+def test_generated_games_play_as_stock_textworld_plays_them(index, stock, fresh):
+    envs = households()
+    beside = Beside(envs, envs[0].task("val", index), stock)
     rng = random.Random(index)
-    play(env, task, stock, rng, 12, 0.2)
-    assert play(env, task, stock, rng, 20, 1.0)
+    beside.play(rng, 12, 0.2)
+    assert beside.play(rng, 20, 1.0)
 
 
-@pytest.mark.parametrize("engine", ["native", "textworld"])
-def test_interleaved_games_and_members_do_not_disturb_each_other(engine, stock, fresh):
-    """One engine serves every game of a process: switching games in every turn must change nothing."""
-    members = [Household(receptacles=6, objects=4, max_turns=40, engine=engine) for _ in range(4)]
-    tasks = [members[0].task("val", index // 2) for index in range(4)]
+def test_every_hostile_form_of_a_command_is_answered_as_stock_textworld_answers_it(stock, fresh):
+    envs = households()
+    beside = Beside(envs, next(task for i in range(6) if (task := envs[0].task("val", i)).family == "pick"), stock)
+    beside.reset()
+    while (command := beside.oracle).split()[0] not in ("put", "move"):
+        beside.step(command)
     rng = random.Random(0)
-    references = []
-    infos = []
-    argv = sys.argv
-    for env, task in zip(members, tasks, strict=True):
-        references.append(stock(env._game_data(task)))
-        references[-1].reset()
-        infos.append(env.reset(options={"task": task})[1])
-    sys.argv = argv
+    forms = {hostile(rng, [command]) for _ in range(400)}
+    other = command.replace("move ", "put ").replace(" to ", " in/on ")
+    assert {"", "LOOK", command.upper(), command.replace(" ", "  "), other} < forms
+    for form in sorted(forms - {command, f"  {command} "}):
+        assert not beside.step(form)
+        assert beside.state.feedback == "Nothing happens."
+    assert beside.step(f"  {command} ")
+    assert beside.state["won"]
+
+
+def test_interleaved_games_and_members_do_not_disturb_each_other(stock, fresh):
+    """One engine serves every game of a process: switching games in every turn must change nothing."""
+    members = []
+    for index in range(4):
+        envs = households()
+        members.append(Beside(envs, envs[0].task("val", index // 2), stock))
+        members[-1].informed = False
+    rng = random.Random(0)
+    for member in members:
+        member.reset()
     for _ in range(8):
-        for at in rng.sample(range(4), 4):
-            action = infos[at]["oracle"] if rng.random() < 0.3 else rng.choice(infos[at]["admissible"])
-            if action is None:
-                continue
-            text, *_, infos[at] = members[at].step(action)
-            state, _, _ = references[at].step(action)
-            assert text == state.feedback
-            assert list(infos[at]["admissible"]) == [c for c in state["admissible_commands"] if c != "help"]
+        for member in rng.sample(members, 4):
+            action = member.oracle if rng.random() < 0.3 else rng.choice(member.admissible)
+            if action is not None:
+                member.step(action)
 
 
 def test_real_games_play_as_stock_textworld_plays_them(alfworld_games, stock, fresh):
@@ -86,7 +127,7 @@ def test_real_games_play_as_stock_textworld_plays_them(alfworld_games, stock, fr
     assert env.num_tasks("val") == 5
     rng = random.Random(1)
     for index in (0, 3):
-        assert play(env, env.task("val", index), stock, rng, 40, 0.7)
+        assert Beside([env], env.task("val", index), stock).play(rng, 40, 0.7)
 
 
 def test_the_other_command_form_is_read_from_the_game(alfworld_games, stock, fresh):

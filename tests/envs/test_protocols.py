@@ -29,19 +29,18 @@ GOOD = "<think>The desk.</think><action> Go to desk 1 </action>"
         ("<think>é</think><action>look</action>", "look", True),
         ("<think>a</think><action></action>", "", False),
         ("</action><think>a</think><action>look", "", False),
-        ("I would Go to the desk now, since the mug is there", "desk now, since the mug is there"[-30:], False),
-        ("<think>a</think><action>look", "hink>a</think><action>look"[-30:], False),
+        ("I would Go to the desk now, since the mug is there", "sk now, since the mug is there", False),
+        ("<think>a</think><action>look", "<think>a</think><action>look", False),
         ("", "", False),
     ],
 )
 def test_the_benchmarks_form_always_acts_and_judges_the_form_alone(text, action, valid):
     found = parse_benchmark(text)
-    assert found.action in (action, text.lower()[-30:])
-    assert found.valid == valid
+    assert (found.action, found.valid) == (action, valid)
     if found.chars:
         start, stop = found.chars["action"]
-        assert text[start:stop].lower() == found.action == action
-    assert (parse_tags(text) is None) == (action == "" or not found.chars)
+        assert text[start:stop].lower() == action
+    assert (parse_tags(text) is None) == (not found.chars)
 
 
 def test_a_letter_that_grows_in_lower_case_does_not_move_the_action():
