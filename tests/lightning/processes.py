@@ -1,14 +1,18 @@
-"""Run as a program by Lightning's launcher: an iteration, then a resume from its checkpoint for a second one."""
+"""Run as a program by Lightning's launcher: for every case an iteration, then a resume from its checkpoint for another.
 
+The folder holds ``cases.json``, {case: overrides}; each case leaves ``<case>/result.pt`` there.
+"""
+
+import json
 import sys
 from pathlib import Path
 
-if __name__ == "__main__":
+
+def run(out: Path, overrides: list[str]) -> None:
     import torch
 
     from sharpo import cli
 
-    out, overrides = Path(sys.argv[1]), sys.argv[2:]
     collections = 0
     for more in (
         ("trainer.max_epochs=1", f"paths.run={out}/first"),
@@ -22,3 +26,9 @@ if __name__ == "__main__":
     if trainer.is_global_zero:
         metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
         torch.save({"weights": weights, "metrics": metrics, "collections": collections}, out / "result.pt")
+
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[1])
+    for case, settings in json.loads((folder / "cases.json").read_text()).items():
+        run(folder / case, settings)

@@ -1,10 +1,6 @@
-"""The update with a teacher's distributions: its passes, its gradient, one and two processes."""
+"""The update with a teacher's distributions: its passes and its gradient."""
 
-import os
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -12,11 +8,10 @@ import torch
 from sharpo import update
 from sharpo.algorithms.opsd import Opsd
 from sharpo.algorithms.policy_loss import PolicyLoss
-from sharpo.batch import Batch, Divergence, Scores, Taught, Update
+from sharpo.batch import Batch, Divergence, Scores, Update
 from sharpo.policy.causal_lm import CausalPolicy
 from sharpo.policy.tiny import TinyModel
 
-HERE = Path(__file__).parent
 WORDS = ["go", "to", "take", ".", *[f"{name} {n}" for name in ("desk", "mug", "apple") for n in range(1, 9)]]
 TEMPERATURE = 0.8
 JSD = Opsd(policy_loss=PolicyLoss(), loss="jsd_full")
@@ -133,57 +128,3 @@ def test_micro_batches_with_and_without_hints_add_up(folder):
         update.step(parts, JSD, replace(rows, **cut), part, TEMPERATURE).loss.backward()
     for a, b in zip(whole.parameters(), parts.parameters(), strict=True):
         torch.testing.assert_close(a.grad, b.grad, atol=1e-6, rtol=1e-5)
-
-
-def test_the_batches_carry_teacher_ids_only_when_they_are_compared(fit, tmp_path):
-    for loss, carried in (("jsd_full", True), ("sampled_pg", False)):
-        trainer, module, _ = fit(
-            "algorithm=opsd", f"algorithm.loss={loss}", "hint=peer", "validate_first=false", "panel=none",
-            "trainer.max_epochs=1", folder=tmp_path / loss,
-        )  # fmt: skip
-        batch, scores = trainer.train_dataloader.dataset[0]
-        assert (batch.teacher_token_ids is not None) == carried
-        assert bool(scores.teacher_logp.isfinite().any()) != carried  # scored once, or compared in the update
-        assert trainer.callback_metrics["train/taught_share"] > 0
-        assert trainer.callback_metrics["train/auxiliary_loss"] != 0
-        assert isinstance(update.teach(module.policy, batch, Divergence(), 1.0, False), Taught) or not carried
-
-
-# one update per epoch and a large eps: the order of summation stays rounding
-RUN = (
-    "algorithm=opsd", "algorithm.coef=10", "hint=peer", "validate_first=false", "optimizer.eps=1e-3",
-    "callbacks=quiet", "seed=3",
-)  # fmt: skip
-TOLERANCE = 1e-5
-
-
-@pytest.mark.integration
-@pytest.mark.parametrize(
-    ("strategy", "loss", "teacher"),
-    [("ddp", "jsd_full", "shared"), ("fsdp2", "jsd_topk", "shared"), ("fsdp2", "jsd_full", "frozen")],
-)
-def test_two_processes_reach_the_weights_of_one(fit, small, tmp_path, strategy, loss, teacher):
-    more = (*RUN, f"algorithm.loss={loss}", f"teacher={teacher}")
-    if loss == "jsd_topk":
-        more = (*more, "algorithm.top_k=5")
-    one, module, _ = fit(*more, "data.sizes.micro_rows=16")
-    environment = {**os.environ, "PYTHONPATH": str(HERE.parent), "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
-    environment.pop("PYTEST_CURRENT_TEST", None)
-    two = subprocess.run(
-        [sys.executable, str(HERE / "processes.py"), str(tmp_path), *small, *more, f"strategy={strategy}",
-         "trainer.devices=2", "data.sizes.micro_rows=2", "trainer.accumulate_grad_batches=4", f"paths.root={tmp_path}"],
-        env=environment, cwd=HERE.parent.parent, capture_output=True, text=True, timeout=240, check=False,
-    )  # fmt: skip
-    assert two.returncode == 0, two.stderr[-3000:]
-    result = torch.load(tmp_path / "result.pt")
-    start = dict(module.make_policy().named_weights())
-    mine = dict(module.policy.named_weights())
-    for name, tensor in mine.items():
-        assert (tensor - result["weights"][name]).abs().max() <= TOLERANCE, name
-    assert max(float((mine[name] - start[name]).abs().max()) for name in mine) > 100 * TOLERANCE
-    share = float(one.callback_metrics["train/taught_share"])
-    assert 0 < share < 1  # rows with and without a hint
-    assert result["metrics"]["train/taught_share"] == pytest.approx(share, abs=1e-6)
-    assert result["metrics"]["train/auxiliary_loss"] == pytest.approx(
-        float(one.callback_metrics["train/auxiliary_loss"]), abs=1e-6
-    )
