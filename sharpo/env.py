@@ -234,7 +234,7 @@ class TextEnv(gymnasium.Env[str, str | None], ABC):
         """
         raise ConfigError(
             f"{type(self).__name__} has no closed vocabulary, so no word-level tokenizer can be made for it: "
-            "use a pretrained model, or an environment with a lexicon (household, alfworld)"
+            "use a pretrained model, or an environment with a lexicon (household, alfworld, webshop)"
         )
 
     # -- what the base does ----------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import Progress, TaskID
 from sharpo.envs.webshop import build, demo, splits
-from sharpo.envs.webshop.catalogue import FORMAT, VARIABLE, Catalogue, described, find
+from sharpo.envs.webshop.catalogue import VARIABLE, Catalogue, described, find
 from sharpo.envs.webshop.goals import Kind
 from sharpo.envs.webshop.nouns import WORDS
 
@@ -69,9 +69,9 @@ def invent(console: Console, target: str | None, products: int, seed: int, *, re
 
 
 def _refuse_another(folder: Path, products: int, seed: int) -> None:
-    """Refuse to lose a catalogue that another command made; one that cannot be used any more is no loss."""
+    """Refuse to lose a catalogue that another command made, of an older format too; the same settings are no loss."""
     meta = described(folder)
-    if meta is None or meta["format"] != FORMAT:
+    if meta is None:
         return
     made = (meta["products"], meta["nouns"], meta["price_seed"])
     if made != (products, "stated", seed):

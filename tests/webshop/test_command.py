@@ -80,6 +80,22 @@ def test_another_catalogue_is_lost_on_demand_alone(tmp_path, capsys):
     assert "61 products" in capsys.readouterr().out
 
 
+def test_a_catalogue_of_an_older_format_is_lost_only_when_it_had_these_settings(webshop_data, tmp_path, capsys):
+    real, made_up = tmp_path / "real", tmp_path / "made_up"
+    given = ["--source", str(webshop_data), "--target", str(real), "--products", "60", "--nouns", "words"]
+    assert data.main(["webshop", "build", *given]) == 0
+    assert data.main(["webshop", "demo", "--target", str(made_up), "--products", "60"]) == 0
+    for target, code in ((real, 2), (made_up, 0)):
+        meta = target / "meta.json"
+        meta.write_text(json.dumps({**json.loads(meta.read_text()), "format": 1}))
+        capsys.readouterr()
+        assert data.main(["webshop", "demo", "--target", str(target), "--products", "60"]) == code
+        assert json.loads(meta.read_text())["format"] == (1 if code else 2)
+    assert data.main(["webshop", "demo", "--target", str(real), "--products", "60"]) == 2
+    assert f"{real} holds another catalogue: 60 products, nouns by words, seed 0;" in capsys.readouterr().err
+    assert data.main(["webshop", "demo", "--target", str(real), "--products", "60", "--replace"]) == 0
+
+
 @pytest.mark.parametrize(
     ("action", "place", "message"),
     [
