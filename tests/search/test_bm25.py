@@ -25,13 +25,18 @@ DOCUMENTS = [
 ]
 
 
-def test_every_recorded_ranking_is_lucenes(shared_data, catalogue, tmp_path):
-    index = Bm25.build(catalogue, tmp_path / "index")
+@pytest.fixture(scope="module")
+def whole(catalogue, tmp_path_factory):
+    """The 1,000 products, built at one go."""
+    return Bm25.build(catalogue, tmp_path_factory.mktemp("whole") / "index")
+
+
+def test_every_recorded_ranking_is_lucenes(shared_data, catalogue, whole):
     recorded = json.loads((shared_data / "webshop" / "search_fixtures_1k.json").read_text())
     assert len(recorded) == 300
-    assert index.documents == len(catalogue)
+    assert whole.documents == len(catalogue)
     for query, expected in recorded:
-        found = index.top(query, 50)
+        found = whole.top(query, 50)
         assert [name for name, _ in found] == [name for name, _ in expected], query
         assert all(abs(mine - theirs) < 1e-4 for (_, mine), (_, theirs) in zip(found, expected, strict=True))
 
@@ -78,8 +83,7 @@ def test_lengths_are_one_byte(length, kept):
     assert decoded_length(length) == kept
 
 
-def test_parts_of_any_size_and_any_number_of_processes_give_the_same_index(catalogue, tmp_path, monkeypatch):
-    whole = Bm25.build(catalogue, tmp_path / "whole")
+def test_parts_of_any_size_and_any_number_of_processes_give_the_same_index(catalogue, whole, tmp_path, monkeypatch):
     monkeypatch.setattr(building, "CHUNK", 300)
     seen = []
     parts = Bm25.build(iter(catalogue), tmp_path / "parts", workers=2, on_progress=seen.append)

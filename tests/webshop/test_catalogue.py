@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from sharpo.envs.search import build as search_build
@@ -47,6 +48,17 @@ def made(tmp_path_factory):
     return build.build(demo.source(120), tmp_path_factory.mktemp("demo") / "catalogue", "words")
 
 
+@pytest.fixture(scope="module")
+def sixty(tmp_path_factory):
+    return build.build(demo.source(60), tmp_path_factory.mktemp("sixty") / "catalogue", "words").folder
+
+
+@pytest.fixture
+def copy(sixty, tmp_path):
+    """A catalogue of 60 products to be harmed."""
+    return Path(shutil.copytree(sixty, tmp_path / "copy"))
+
+
 def test_made_up_products_are_the_same_from_the_same_seed(made, tmp_path):
     again = build.build(demo.source(120), tmp_path / "again", "words")
     other = build.build(demo.source(120, seed=1), tmp_path / "other", "words")
@@ -69,16 +81,15 @@ def test_products_are_found_by_name_and_unknown_ones_are_not(made):
             made.shelf[unknown]
 
 
-def test_damage_absence_and_foreign_folders_are_refused(made, tmp_path):
+def test_damage_absence_and_foreign_folders_are_refused(copy, tmp_path):
     with pytest.raises(DataError, match=r"no WebShop catalogue in .*webshop demo"):
         Catalogue(tmp_path / "nowhere")
-    copy = build.build(demo.source(60), tmp_path / "copy", "words")
-    assert build.verify(copy.folder).fingerprint == copy.fingerprint
-    with (copy.folder / "products.bin").open("r+b") as file:
+    assert build.verify(copy).fingerprint == Catalogue(copy).fingerprint
+    with (copy / "products.bin").open("r+b") as file:
         file.seek(40)
         file.write(b"#")
     with pytest.raises(DataError, match="is damaged"):
-        build.verify(copy.folder)
+        build.verify(copy)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("all of it")
     with pytest.raises(DataError, match="holds other files"):
@@ -107,21 +118,20 @@ def test_damage_absence_and_foreign_folders_are_refused(made, tmp_path):
         ),
     ],
 )
-def test_what_is_missing_empty_or_foreign_is_one_message_before_anything_is_played(tmp_path, harm, message):
-    shop = build.build(demo.source(60), tmp_path / "shop", "words").folder
-    harm(shop)
+def test_what_is_missing_empty_or_foreign_is_one_message_before_anything_is_played(copy, harm, message):
+    harm(copy)
     with pytest.raises(DataError) as raised:
-        WebShop(str(shop), goal_split="asin").num_tasks("train")
+        WebShop(str(copy), goal_split="asin").num_tasks("train")
     assert message in str(raised.value)
     assert "python -m sharpo.data webshop demo" in str(raised.value)
 
 
-def test_an_index_of_other_products_and_a_catalogue_without_products_are_refused(tmp_path):
-    shop, other = (build.build(demo.source(60, seed), tmp_path / str(seed), "words").folder for seed in (0, 1))
-    shutil.rmtree(shop / "search")
-    shutil.copytree(other / "search", shop / "search")
+def test_an_index_of_other_products_and_a_catalogue_without_products_are_refused(copy, tmp_path):
+    other = build.build(demo.source(60, 1), tmp_path / "other", "words").folder
+    shutil.rmtree(copy / "search")
+    shutil.copytree(other / "search", copy / "search")
     with pytest.raises(DataError, match=r"cannot be searched .*was made from other documents"):
-        build.verify(shop)
+        build.verify(copy)
     records.save(other / "products", [])
     with pytest.raises(DataError, match="is damaged or empty"):
         build.verify(other)
