@@ -205,6 +205,7 @@ def test_it_is_chosen_in_the_configuration_and_travels_to_workers(encoder):
 def test_threads_of_torch_and_of_faiss_take_turns_in_one_process(encoder):
     import torch
 
+    expected = DenseRetriever(encoder).search(QUERIES, 3)  # before any other thread
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
@@ -214,7 +215,9 @@ def test_threads_of_torch_and_of_faiss_take_turns_in_one_process(encoder):
             caller.start()
         for caller in callers:
             caller.join(60)
-        assert [[p.id for p in f] for f in found[0]] == [[p.id for p in f] for f in found[-1]]
         assert len(found) == 8
+        for mine, theirs in (pair for answer in found for pair in zip(answer, expected, strict=True)):
+            assert [p.id for p in mine] == [p.id for p in theirs]
+            assert [p.score for p in mine] == pytest.approx([p.score for p in theirs], abs=1e-5)
     finally:
         torch.set_num_threads(before)
