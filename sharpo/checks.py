@@ -14,6 +14,7 @@ from sharpo import overrides, sizes, typed
 from sharpo.algorithms.base import Algorithm
 from sharpo.errors import ConfigError, DataError
 from sharpo.policy.teacher import TeacherWeights
+from sharpo.rollout.schedule import check_groups
 
 _OWN: dict[str, Any] = {  # the settings that belong to no part
     "name": str,
@@ -148,24 +149,36 @@ def _check_trainer(trainer: Mapping[str, Any]) -> None:
         )
 
 
-def check_run(trainer: Mapping[str, Any], panels: Mapping[str, Any], env: Any) -> None:
-    """Refuse what a run could not do to its end: GPUs that are not there, a panel larger than its split.
+def check_run(cfg: Mapping[str, Any], panels: Mapping[str, Any], env: Any) -> None:
+    """Refuse what a run could not do to its end: GPUs that are not there, more tasks than a split has.
 
     Raises:
         ConfigError: naming the setting and what there is.
-        DataError: when a panel's data is not there.
+        DataError: when its data is not there.
     """
-    _check_machine(trainer)
+    _check_machine(cfg["trainer"])
+    if not cfg.get("judge"):  # judging collects nothing
+        check_groups(env, cfg["data"]["sizes"]["groups"])
     for name, panel in panels.items():
-        try:
-            panel.check(env)
-        except (ConfigError, DataError) as error:
-            said = str(error)
-            if said.startswith(("panel:", "panel.")):
-                said = f"panel.{name}{said.removeprefix('panel')}"
-            elif isinstance(error, ConfigError):
-                said = f"panel.{name}: {said}"
-            raise type(error)(said) from None
+        check_panel(name, panel, env)
+
+
+def check_panel(name: str, panel: Any, env: Any) -> None:
+    """Refuse a panel that its split cannot fill.
+
+    Raises:
+        ConfigError: naming the panel's own field.
+        DataError: when its data is not there.
+    """
+    try:
+        panel.check(env)
+    except (ConfigError, DataError) as error:
+        said = str(error)
+        if said.startswith(("panel:", "panel.")):
+            said = f"panel.{name}{said.removeprefix('panel')}"
+        elif isinstance(error, ConfigError):
+            said = f"panel.{name}: {said}"
+        raise type(error)(said) from None
 
 
 def _check_machine(trainer: Mapping[str, Any]) -> None:

@@ -35,7 +35,7 @@ def read(config_name: str, arguments: Sequence[str]) -> DictConfig:
         ConfigError: for an unknown choice or knob, with close matches, or a value that is missing.
     """
     chosen, values = overrides.split(arguments, overrides.choices())
-    cfg = _composed(config_name, [*chosen, *overrides.repaired(_choices(config_name, chosen), values)])
+    cfg = _composed(config_name, [*chosen, *(values and overrides.repaired(_choices(config_name, chosen), values))])
     if "LOCAL_RANK" in os.environ and RUN in os.environ:  # a process that the first one launched shares its folder
         cfg.paths.run = os.environ[RUN]
     return whole(cfg)
@@ -174,7 +174,7 @@ class Parts:
             resumed: the checkpoint that training goes on from.
         """
         cfg = self.cfg
-        checks.check_run(self.plain["trainer"], self.panels, self.env)
+        checks.check_run(self.plain, self.panels, self.env)
         callbacks = [build(node, f"callbacks.{name}") for name, node in cfg.callbacks.items() if node is not None]
         if cfg.validate_first and self.panels:
             callbacks.append(build({"_target_": "sharpo.callbacks.validate_first.ValidateFirst"}, "validate_first"))
@@ -201,14 +201,14 @@ def train(cfg: DictConfig) -> float | None:
     """Validate, fit and return the swept metric (``swept``), None when it was never logged."""
     parts = Parts(cfg)
     if cfg.get("plan"):
-        print(plan.describe(parts.plain, parts.env, parts.run, hinted=parts.algorithm.reads_hint))  # noqa: T201
+        print(plan.describe(parts.plain, parts.env, parts.run, parts.panels, parts.algorithm))  # noqa: T201
         return None
     hush()
     lightning.seed_everything(cfg.seed, workers=True, verbose=False)
     checkpoint = checkpoints.to_train_on(cfg.ckpt, parts.run, parts.plain)
     hush_own_checkpoints(checkpoint, parts.run)
-    module, data = parts.module(), parts.data()
     trainer = parts.trainer(checkpoint)
+    module, data = parts.module(), parts.data()
     with run_folder.claimed(parts.run, fresh=checkpoint is None, first=trainer.is_global_zero):
         if trainer.is_global_zero:
             (parts.run / "config.yaml").write_text(OmegaConf.to_yaml(without_secrets(parts.plain)), encoding="utf-8")

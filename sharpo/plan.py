@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sharpo.checks import model_remedy
-from sharpo.errors import DataError
+from sharpo.algorithms.base import Algorithm
+from sharpo.checks import check_panel, model_remedy
+from sharpo.errors import ConfigError, DataError
+from sharpo.rollout.schedule import check_groups
 from sharpo.typed import value_of
 
 GIB = 2**30
@@ -46,14 +49,15 @@ def parameter_count(config: Mapping[str, Any]) -> int:
     return config["vocab_size"] * width * tables + layers * block + width
 
 
-def describe(config: Mapping[str, Any], env: Any, run: Path, *, hinted: bool = True) -> str:
+def describe(config: Mapping[str, Any], env: Any, run: Path, panels: Mapping[str, Any], algorithm: Algorithm) -> str:
     """Return the plan of a run as text.
 
     Args:
         config: the composed configuration as plain values.
         env: one environment, to count its tasks.
         run: folder of the run's files.
-        hinted: the method shows its hint to somebody.
+        panels: made, by name; one that its split cannot fill is told.
+        algorithm: made.
     """
     sizes, budgets, trainer = config["data"]["sizes"], config["data"]["budgets"], config["trainer"]
     episodes = sizes["groups"] * sizes["group_size"]
@@ -66,9 +70,10 @@ def describe(config: Mapping[str, Any], env: Any, run: Path, *, hinted: bool = T
     updates = -(-episodes // micro) * passes
     missing: list[str] = []
     model = _model(config, env, missing)
+    hint = _target(config["hint"]) if algorithm.reads_hint else "none"
     lines = [
         f"plan of {config['name']}",
-        f"  method       {_target(config['algorithm'])}, hint {_target(config['hint']) if hinted else 'none'}",
+        f"  method       {_target(config['algorithm'])}, hint {hint}",
         f"  engine       {_target(config['engine'])}; strategy {_target(config['strategy'])}; processes {world}",
         f"  environment  {_target(config['env'])}, families {', '.join(env.families)}, at most {turns} turns",
         f"  tasks        {sizes['groups']} of {_many(env, 'train', missing)} per iteration, {group} episodes each",
@@ -77,6 +82,7 @@ def describe(config: Mapping[str, Any], env: Any, run: Path, *, hinted: bool = T
         f"  updates      {updates} per iteration when turns append: {micro} rows each, {passes} pass(es)",
         f"  tokens       at most {episodes * per_episode:,} sampled per iteration",
         *_panels(config["panel"], env, missing),
+        *(f"  refused      {line}" for line in _refused(sizes["groups"], panels, env)),
         *(f"  missing      {line}" for line in dict.fromkeys(missing)),
         *model,
         "  files",
@@ -96,6 +102,17 @@ def _panels(panels: Mapping[str, Any], env: Any, missing: list[str]) -> list[str
             f"temperature {value_of(panel, 'temperature')}"
         )
     return out
+
+
+def _refused(groups: int, panels: Mapping[str, Any], env: Any) -> Iterator[str]:
+    held = (partial(check_panel, name, panel, env) for name, panel in panels.items())
+    for check in (partial(check_groups, env, groups), *held):
+        try:
+            check()
+        except ConfigError as error:
+            yield str(error)
+        except DataError:  # told as missing
+            pass
 
 
 def _model(config: Mapping[str, Any], env: Any, missing: list[str]) -> list[str]:

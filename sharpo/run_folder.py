@@ -24,12 +24,12 @@ def make(run: Path, *, fresh: bool = False) -> None:
     Raises:
         DataError: when it cannot be written, or holds another run.
     """
+    store.check_folder(run, "paths.run")
     if fresh and any((run / "checkpoints").glob("*.ckpt")):
         raise DataError(
             f"paths.run={run} holds the checkpoints of another run: choose another folder, or go on with that run by "
             "ckpt=auto"
         )
-    store.check_folder(run, "paths.run")
 
 
 @contextlib.contextmanager
@@ -47,7 +47,7 @@ def claimed(run: Path, *, fresh: bool, first: bool) -> Iterator[None]:
     if not first:
         yield
         return
-    make(run, fresh=fresh)
+    make(run)
     with (run / CLAIM).open("a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -55,4 +55,5 @@ def claimed(run: Path, *, fresh: bool, first: bool) -> Iterator[None]:
             raise DataError(f"paths.run={run}: a run that is still alive has this folder: choose another") from None
         except OSError as error:
             print(f"{run} cannot be locked ({error.strerror}): let no second run use it", file=sys.stderr)  # noqa: T201
+        make(run, fresh=fresh)  # looked at when no other run can write there
         yield

@@ -147,7 +147,8 @@ def credit_diagnostics(
     Returns:
         ``peer_share`` of segments with a hint, ``selected_share``; mean, std, 5 % and 95 % of the mean gap ḡ for
         segments of successful and of failed episodes (nats per token), and ``gap_length_correlation`` (Pearson) of ḡ
-        with the tokens: what the text itself brings, before any weight; the same spread of w; Z mean, min and max;
+        with the tokens: what the text itself brings, before any weight; the same where A > 0 (``_positive``) and where
+        A < 0 (``_negative``); the same spread of w; Z mean, min and max;
         mean, std, min and max of the multiplier A_eff/A; ``moved_share``: of these segments, those with
         |A_eff − A| > 1 % of |A|; ``length_mean``; ``multiplier_length_correlation`` (Pearson), and the same where A > 0
         (``_positive``) and where A < 0 (``_negative``): a bias by length that turns with the sign of A cancels in the
@@ -159,6 +160,7 @@ def credit_diagnostics(
     base, tokens = segments.base.detach(), segments.length.to(credit.dtype)
     nan = torch.full_like(base, float("nan"))
     every = torch.ones_like(chosen)
+    signs = {"": every, "_positive": base > 0, "_negative": base < 0}
     report = {
         "peer_share": _or_nan(masked_mean(segments.hinted.float(), every), every),
         "selected_share": _or_nan(masked_mean(chosen.float(), every), every),
@@ -166,7 +168,9 @@ def credit_diagnostics(
     gap, scored = segment_gaps(segments)
     report |= _spread("gap_success", gap, scored & segments.success)
     report |= _spread("gap_failure", gap, scored & ~segments.success)
-    report["gap_length_correlation"] = _or_nan(correlation(gap, tokens, scored), scored)
+    for name, sign in signs.items():
+        where = scored & sign
+        report[f"gap_length_correlation{name}"] = _or_nan(correlation(gap, tokens, where), where)
     report |= _spread("weight", nan if weight is None else weight, chosen if weight is not None else ~every)
     z, z_mask = (nan, ~every) if normalizer is None else (normalizer, chosen)
     report |= {
@@ -183,7 +187,8 @@ def credit_diagnostics(
         "moved_share": _or_nan(masked_mean(((multiplier - 1).abs() > 0.01).float(), moved), moved),
         "length_mean": _or_nan(masked_mean(tokens, chosen), chosen),
     }
-    for name, where in (("", moved), ("_positive", moved & (base > 0)), ("_negative", moved & (base < 0))):
+    for name, sign in signs.items():
+        where = moved & sign
         report[f"multiplier_length_correlation{name}"] = _or_nan(correlation(multiplier, tokens, where), where)
     step, counts = step_credit(segments, credit)
     total = masked_var(credit, counts, correction=0)

@@ -70,16 +70,16 @@ class WorkerDraw:
 
     def __post_init__(self) -> None:
         check("panel", {name: getattr(self, name) for name in _NUMBERS}, WorkerDraw)
-        if self.seed >= 2**32 - self.workers:
-            raise ConfigError(f"panel.seed={self.seed}: must be below 2^32 - workers")
 
     def check(self, env: TextEnv) -> list[int]:
         """Return the split's tasks in the order in which they are shuffled.
 
         Raises:
-            ConfigError: when the environment has no such split, or it is endless.
+            ConfigError: when the environment has no such split, it is endless, or the seed is too large.
             DataError: when ``order`` does not list the split's tasks, each once.
         """
+        if self.seed >= 2**32 - self.workers:
+            raise ConfigError(f"panel.seed={self.seed}: must be below 2^32 - workers")
         env.check_split(self.split)
         known = env.num_tasks(self.split)
         if known is None:

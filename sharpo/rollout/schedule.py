@@ -33,9 +33,7 @@ def training_tasks(env: TextEnv, iteration: int, groups: int, seed: int, rank: i
     """
     if groups % world:
         raise ConfigError(f"data.sizes.groups={groups} cannot be shared by {world} processes; choose a multiple")
-    known = env.num_tasks("train")
-    if known is not None and groups > known:
-        raise ConfigError(f"data.sizes.groups={groups}, but the train split has {known} tasks; lower it")
+    known = check_groups(env, groups)
     first = iteration * groups
     order: list[int] | None = None
     if known is not None:
@@ -44,6 +42,18 @@ def training_tasks(env: TextEnv, iteration: int, groups: int, seed: int, rank: i
         random.Random(derive(seed, "tasks", cycle)).shuffle(order)  # noqa: S311
     numbers = range(first + rank, first + groups, world)
     return [env.task("train", number if order is None else order[number]) for number in numbers]
+
+
+def check_groups(env: TextEnv, groups: int) -> int | None:
+    """Return how many training tasks there are (None = endless).
+
+    Raises:
+        ConfigError: when there are fewer than an iteration plays.
+    """
+    known = env.num_tasks("train")
+    if known is not None and groups > known:
+        raise ConfigError(f"data.sizes.groups={groups}, but the train split has {known} tasks; lower it")
+    return known
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,6 +154,8 @@ def test_unselected_segments_keep_the_base_bit_for_bit(variant, seed, toys):
     alone = batch.action_mask & ~table.selected[batch.segment_index.clamp(min=0)]
     assert torch.equal(tokens[alone], base[alone])
     assert not tokens[~batch.action_mask].any()
+    inside = batch.span_mask
+    assert torch.equal(tokens[inside], effective[batch.segment_index[inside]].to(tokens.dtype))  # one per segment
 
 
 def test_without_any_peer_the_table_needs_no_teacher_and_gives_the_base(toys):

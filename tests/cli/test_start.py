@@ -9,7 +9,8 @@ from sharpo.errors import ConfigError, DataError, SharpoError
 
 def begun(*arguments, root):
     parts = cli.Parts(cli.read("train", ["model=tiny", "engine=hf", f"paths.root={root}", *arguments]))
-    return parts.module(), parts.trainer()
+    trainer = parts.trainer()
+    return parts.module(), trainer
 
 
 def refused(*arguments, root):
@@ -106,6 +107,12 @@ def test_a_folder_that_holds_another_run_is_not_written_over(tmp_path):
     run_folder.make(tmp_path)  # going on with it
     with pytest.raises(DataError, match=r"holds the checkpoints of another run: .* ckpt=auto"):
         run_folder.make(tmp_path, fresh=True)
+
+
+def test_more_training_tasks_than_there_are_are_refused_before_anything_is_loaded(tmp_path):
+    message = refused("env=searchqa", "prompt=searchqa_windowed", "panel=none", root=tmp_path / "runs")
+    assert message == "data.sizes.groups=16, but the train split has 14 tasks; lower it"
+    assert not (tmp_path / "runs").exists()
 
 
 def test_a_folder_of_a_run_that_is_alive_is_refused_to_every_other(tmp_path):

@@ -66,7 +66,7 @@ def test_a_plan_without_the_games_says_what_is_missing_and_plans_the_rest(tmp_pa
 
 def test_a_plan_counts_a_draw_by_its_workers(alfworld_games, tmp_path):
     cfg = build_plain("experiment=sharpo_alfworld", "panel=alfworld_paper128")
-    text = plan.describe(cfg, AlfWorld(data=str(alfworld_games)), tmp_path)
+    text = plan.describe(cfg, AlfWorld(data=str(alfworld_games)), tmp_path, {}, build(cfg["algorithm"], "algorithm"))
     assert "val: 128 tasks of valid_seen, 1 episode(s) each at temperature 0.4" in text
     assert "16 of 2 per iteration" in text
     assert "missing" not in text

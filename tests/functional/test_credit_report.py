@@ -51,6 +51,8 @@ def test_numbers(assert_golden):
         # gaps 0.5, -0.2, 0.5 over 1, 2, 4 tokens, centred [0.23333, -0.46667, 0.23333], squares 0.326667; lengths as
         # below; products -0.311111 + 0.155556 + 0.388889 = 0.233333
         "gap_length_correlation": 0.233333 / (4.666667 * 0.326667) ** 0.5,
+        "gap_length_correlation_positive": -1.0,  # 0.5 over 1 token, -0.2 over 2
+        "gap_length_correlation_negative": 0.0,  # one segment alone does not vary
         "weight_mean": 0.9,
         "weight_std": 0.06**0.5,  # (0.09 + 0 + 0.09)/3
         "z_mean": 2.9 / 3,
@@ -152,12 +154,10 @@ def test_a_gap_that_follows_the_length_is_told_from_a_shaper_that_does():
         assert abs(report["gap_length_correlation"].item()) < 0.03  # 4,800 segments: 0.014 is one deviation of chance
     table = synthetic(slope=-0.1, noise=0.3)
     text = shaped(table, segment_gaps(table)[0])
-    own, up, down = (text[name].item() for name in (
-        "gap_length_correlation", "multiplier_length_correlation_positive", "multiplier_length_correlation_negative"
-    ))  # fmt: skip
-    assert own < -0.6
-    assert abs(up - own) < 0.1  # all of it comes from the gap; the sign of A turns it
-    assert abs(down + own) < 0.1
+    for end, sign in (("_positive", 1), ("_negative", -1)):  # all of it comes from the gap; the sign of A turns it
+        own, shaper = (text[f"{of}_length_correlation{end}"].item() for of in ("gap", "multiplier"))
+        assert own < -0.6
+        assert abs(shaper - sign * own) < 0.1
 
 
 def test_a_method_that_only_has_a_credit_hook_is_seen_too(assert_golden):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import textwrap
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from multiprocessing import get_context
 
 import pytest
+from made import remembered
 
 from sharpo.errors import DataError
 from sharpo.hints.attempt import Wording
@@ -76,42 +76,12 @@ def test_a_group_that_is_not_whole_is_passed_over(made):
     assert [hint.memory.of(name) is None for name in "abc"] == [False, True, False]
 
 
-RANK = """
-    import sys, pathlib, torch
-    sys.path.insert(0, "tests/hints")
-    from conftest import Made
-    from sharpo.hints.peer import PeerHint
-    from sharpo.rollout.memory import remember
-
-    rank, world, folder = int(sys.argv[1]), int(sys.argv[2]), pathlib.Path(sys.argv[3])
-    if world > 1:
-        torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=world)
-    made, hint = Made(), PeerHint(fallback="replay_buffer", remember=5)
-    for iteration in range(3):
-        tasks = [made.task(name=f"t/{(iteration * 3 + j) % 7}") for j in range(4)][rank::world]
-        groups = [
-            made.group(([f"{task.id} {iteration}"], task.id != "t/3"), (["x"], False), task=task, version=iteration)
-            for task in tasks if task.id != "t/5"
-        ]
-        remember(hint, tasks, groups, rank, world)
-    (folder / f"{world}_{rank}.txt").write_text("\\n".join(hint.memory.state()))
-    if world > 1:
-        torch.distributed.destroy_process_group()
-"""
-
-
 def test_one_and_two_ranks_remember_the_same_in_the_same_order(tmp_path):
-    program = tmp_path / "rank.py"
-    program.write_text(textwrap.dedent(RANK))
-    for world in (1, 2):
-        processes = [
-            subprocess.Popen([sys.executable, str(program), str(rank), str(world), str(tmp_path)])
-            for rank in range(world)
-        ]
-        assert [process.wait(120) for process in processes] == [0] * world
-    texts = [(tmp_path / f"{name}.txt").read_text() for name in ("1_0", "2_0", "2_1")]
-    assert texts[0] == texts[1] == texts[2]
-    assert len(texts[0].splitlines()) == 5
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        two = list(pool.map(remembered, [tmp_path] * 2, range(2), [2] * 2, timeout=120))
+    one = remembered(tmp_path)
+    assert two == [one, one]
+    assert len(one) == 5
 
 
 def test_skills_stand_in_for_a_peer(made):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from functools import cache, partial
 
 import pytest
 import torch
@@ -63,14 +64,14 @@ def setting(request, tmp_path_factory):
         (skills / "tiny").mkdir()
         (skills / "tiny" / "pick.txt").write_text("take key\nput key\nlook\n")
         return (
-            lambda place: Renderer(path, style=style, template="household_plain", action_format="plain", place=place),
+            cache(partial(Renderer, path, style=style, template="household_plain", action_format="plain")),
             TinyWording(),
             f"{skills}/",
             False,
         )
     real = request.getfixturevalue("smollm2_tokenizer")
     return (
-        lambda place: Renderer(real, style=style, template=f"alfworld_{style}", action_format="tags", place=place),
+        cache(partial(Renderer, real, style=style, template=f"alfworld_{style}", action_format="tags")),
         Wording(),
         f"{skills}/",
         True,
@@ -101,7 +102,7 @@ def hints(wording, skills):
 @pytest.mark.parametrize("place", PLACES)
 def test_every_hint_leaves_the_students_ids_as_they_are(setting, place):
     make, wording, skills, real = setting
-    renderer = make(place)
+    renderer = make(place=place)
     group = EpisodeGroup(
         TASK, (played(renderer, 0, ["look", "look"], False), played(renderer, 1, ["take key", "put key"], True))
     )
@@ -133,11 +134,14 @@ def test_every_hint_leaves_the_students_ids_as_they_are(setting, place):
             elif place == "assistant_prefix":
                 assert before.endswith("<|im_start|>assistant\n" if real else "<|act|>")
                 assert after.startswith("<think>" if real else ("look", "take key", "take"))
-            elif real:
+            elif not real:
+                assert before.endswith("<|obs|>")
+            else:
                 assert before.endswith("'put key']\n\n")
 
 
 def test_the_place_moves_the_cut_and_never_the_words(setting):
     make, *_ = setting
-    texts = {renderer.decode(renderer.prompt(TASK, [], Observed(SAW, ("look",))).ids) for renderer in map(make, PLACES)}
+    asked = TASK, [], Observed(SAW, ("look",))
+    texts = {make(place=place).decode(make(place=place).prompt(*asked).ids) for place in PLACES}
     assert len(texts) == 1

@@ -159,6 +159,8 @@ def test_the_familys_part_reaches_the_teacher(made):
 
 def test_every_text_is_in_the_package():
     patterns = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]["sharpo.envs"]
-    for path in FOLDER.rglob("*.txt"):
+    paths = list(FOLDER.rglob("*.txt"))
+    assert len(paths) > len(FAMILIES)
+    for path in paths:
         name = str(path.relative_to(ROOT / "envs"))
         assert any(fnmatch.fnmatch(name, p) and name.count("/") == p.count("/") for p in patterns), name

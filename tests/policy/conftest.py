@@ -19,9 +19,19 @@ def lexicon() -> list[str]:
     return LEXICON
 
 
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory) -> dict[bool, str]:
+    """Folder of a model whose head is tied to its embeddings, and of one whose is not."""
+    return {tied: _grown(tied, tmp_path_factory) for tied in (True, False)}
+
+
 @pytest.fixture(scope="session", params=[True, False], ids=["tied", "untied"])
-def folder(request, tmp_path_factory) -> str:
-    blank = TinyModel(str(tmp_path_factory.mktemp("blank")), tied=request.param).prepare(lambda: LEXICON)
+def folder(request, folders) -> str:
+    return folders[request.param]
+
+
+def _grown(tied, tmp_path_factory) -> str:
+    blank = TinyModel(str(tmp_path_factory.mktemp("blank")), tied=tied).prepare(lambda: LEXICON)
     policy = CausalPolicy(blank)
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():

@@ -100,6 +100,7 @@ def test_an_empty_mask_keeps_every_parameter_in_the_graph(folder):
     assert all(p.grad is not None and (p.grad == 0).all() for p in policy.parameters())
 
 
+@pytest.mark.parametrize("folder", [False], ids=["untied"], indirect=True)  # tying changes nothing here
 def test_refuses_a_mask_over_padding_or_a_first_token(policy):
     ids, attention, mask = batch(ROWS, (4, 3, 1))
     for row, column in ((0, 4), (0, 0)):
@@ -122,7 +123,9 @@ def test_compact_trims_to_the_longest_row():
 
 def test_named_weights_hold_the_head_and_no_graph(policy):
     weights = dict(policy.named_weights())
-    assert weights["lm_head.weight"].shape == weights["model.embed_tokens.weight"].shape
+    head, words = weights["lm_head.weight"], weights["model.embed_tokens.weight"]
+    assert head.shape == words.shape
+    assert torch.equal(head, words) == policy.lm.config.tie_word_embeddings
     assert not any(tensor.requires_grad for tensor in weights.values())
     own = dict(policy.lm.named_parameters(remove_duplicate=False))
     assert weights.keys() == own.keys()
@@ -143,6 +146,7 @@ def test_saved_folder_is_a_plain_model_with_its_tokenizer(policy, tmp_path):
     assert json.loads((tmp_path / "saved" / "config.json").read_text())["use_cache"] is True
 
 
+@pytest.mark.parametrize("folder", [False], ids=["untied"], indirect=True)  # tying changes nothing here
 def test_random_weights_follow_the_seed_and_leave_the_global_one_alone(folder):
     torch.manual_seed(3)
     state = torch.get_rng_state()
@@ -152,6 +156,7 @@ def test_random_weights_follow_the_seed_and_leave_the_global_one_alone(folder):
     assert not torch.equal(first.lm.model.embed_tokens.weight, other.lm.model.embed_tokens.weight)
 
 
+@pytest.mark.parametrize("folder", [False], ids=["untied"], indirect=True)  # tying changes nothing here
 def test_bad_folders_are_one_clear_message(folder, tmp_path):
     with pytest.raises(DataError, match=r"no config.json"):
         CausalPolicy(str(tmp_path / "nowhere"))
@@ -178,6 +183,7 @@ def test_bad_folders_are_one_clear_message(folder, tmp_path):
             CausalPolicy(folder, attention="flash_attention_2")
 
 
+@pytest.mark.parametrize("folder", [False], ids=["untied"], indirect=True)  # tying changes nothing here
 def test_a_broken_package_is_the_attentions_fault_only_where_that_needs_one(folder, monkeypatch):
     def broken(*_):
         raise ImportError("Could not import module 'LlamaForCausalLM'\nmore")
@@ -188,6 +194,7 @@ def test_a_broken_package_is_the_attentions_fault_only_where_that_needs_one(fold
             CausalPolicy(folder, attention=attention)
 
 
+@pytest.mark.parametrize("folder", [False], ids=["untied"], indirect=True)  # tying changes nothing here
 def test_truncated_weights_are_named(folder, tmp_path):
     broken = tmp_path / "broken"
     shutil.copytree(folder, broken)

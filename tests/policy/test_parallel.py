@@ -39,26 +39,31 @@ def run_ranks(tmp_path, *arguments: str) -> None:
 
 
 @pytest.mark.integration
-def test_two_ranks_equal_one(folder, tmp_path):
-    run_ranks(tmp_path, folder, str(tmp_path))
+def test_two_ranks_equal_one(folders, tmp_path):
+    run_ranks(tmp_path, str(tmp_path), *folders.values())
     spec = spec_from_file_location("two_ranks", SCRIPT)
     script = module_from_spec(spec)
     spec.loader.exec_module(script)
-    whole = CausalPolicy(folder)
-    expected = [whole(*script.rows(rank), 0.7).logp for rank in range(2)]
-    (sum((logp**2).sum() for logp in expected) / 2).backward()
+    for number, folder in enumerate(folders.values()):
+        whole = CausalPolicy(folder)
+        expected = [whole(*script.rows(rank), 0.7).logp for rank in range(2)]
+        (sum((logp**2).sum() for logp in expected) / 2).backward()
+        for kind in ("ddp", "fsdp2", "fsdp2_checkpointing"):
+            equals_the_whole(whole, expected, tmp_path / str(number) / kind)
+
+
+def equals_the_whole(whole, expected, out):
     weights = dict(whole.named_weights())
-    for kind in ("ddp", "fsdp2", "fsdp2_checkpointing"):
-        for rank in range(2):
-            found = torch.load(tmp_path / kind / f"{rank}.pt")
-            assert (found["logp"] - expected[rank]).abs().max() < 1e-5
-            for name, parameter in whole.lm.named_parameters():
-                scale = max(parameter.grad.abs().max(), 1)
-                assert (found["gradients"][name] - parameter.grad).abs().max() < 1e-5 * scale, (kind, name)
-            assert found["weights"].keys() == weights.keys()
-            assert all(torch.equal(found["weights"][name], tensor) for name, tensor in weights.items())
-        saved = dict(CausalPolicy(str(tmp_path / kind / "saved")).named_weights())
-        assert all(torch.equal(saved[name], tensor) for name, tensor in weights.items())
+    for rank in range(2):
+        found = torch.load(out / f"{rank}.pt")
+        assert (found["logp"] - expected[rank]).abs().max() < 1e-5
+        for name, parameter in whole.lm.named_parameters():
+            scale = max(parameter.grad.abs().max(), 1)
+            assert (found["gradients"][name] - parameter.grad).abs().max() < 1e-5 * scale, (out, name)
+        assert found["weights"].keys() == weights.keys()
+        assert all(torch.equal(found["weights"][name], tensor) for name, tensor in weights.items())
+    saved = dict(CausalPolicy(str(out / "saved")).named_weights())
+    assert all(torch.equal(saved[name], tensor) for name, tensor in weights.items())
 
 
 def test_without_a_mesh_the_policy_stays_whole(policy):

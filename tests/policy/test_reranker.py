@@ -58,9 +58,12 @@ def test_the_batch_size_changes_nothing_and_results_repeat(folder):
 
 
 def test_long_steps_are_cut_to_the_budget(folder):
-    long = [("you see a mug . " * 200, "take mug")]
-    scores = Reranker(path=folder, max_tokens=32)(long, long)
-    assert scores.isfinite().all()
+    alike = "you see a mug . " * 20  # 100 tokens
+    long = [(alike + "take pen . " * 200, "go"), (alike + "a mug . " * 200, "go")]
+    assert Reranker(path=folder, max_tokens=32)(long, long).unique().numel() == 1
+    whole = Reranker(path=folder, max_tokens=256)(long, long)
+    assert whole.isfinite().all()
+    assert not torch.equal(whole[0], whole[1])
 
 
 def test_it_serves_scpo(folder):

@@ -18,13 +18,14 @@ def rows(rank: int):
     return ids, attention, mask
 
 
-def main(folder: str, out: str) -> None:
+def main(out: str, *folders: str) -> None:
     import torch.distributed as dist
 
     rank = int(os.environ["RANK"])
     dist.init_process_group("gloo", init_method=os.environ["INIT"], rank=rank, world_size=2)
-    for kind in ("ddp", "fsdp2", "fsdp2_checkpointing"):
-        run(kind, folder, os.path.join(out, kind), rank)
+    for number, folder in enumerate(folders):
+        for kind in ("ddp", "fsdp2", "fsdp2_checkpointing"):
+            run(kind, folder, os.path.join(out, str(number), kind), rank)
     dist.barrier()
     dist.destroy_process_group()
 

@@ -64,3 +64,5 @@ def test_what_cannot_be_drawn_is_refused():
         WorkerDraw(workers=0)
     with pytest.raises(ConfigError, match=r"panel.temperature=-0.1: must be at least 0"):
         WorkerDraw(temperature=-0.1)
+    with pytest.raises(ConfigError, match=r"panel.seed=4294967290: must be below"):
+        WorkerDraw(seed=2**32 - 6).check(ToyEnv())
