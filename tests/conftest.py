@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from filelock import FileLock
+from hypothesis import settings
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(REPOSITORY / "tests"))  # toy_env: also importable in spawned workers
@@ -27,6 +28,10 @@ OPTIONAL = {  # a module that tests skip without -> the extra that brings it
     "selenium": "dev",
 }
 GOLDEN_LIMIT = {torch.float64: 1e-5, torch.float32: 1e-5, torch.bfloat16: 1e-2}
+LEAST_DECIMALS = 4
+settings.register_profile("ci", derandomize=True, deadline=None)
+if os.environ.get("CI"):  # the same commit gives the same verdict
+    settings.load_profile("ci")
 
 
 def absent(modules=OPTIONAL) -> dict[str, str]:
@@ -55,6 +60,8 @@ def assert_golden(actual, expected, *, atol: float = 1e-5, printed_decimals: int
     limit = GOLDEN_LIMIT[actual.dtype]
     if atol > limit:
         raise AssertionError(f"tolerance {atol} is above {limit} for {actual.dtype}: derive better numbers instead")
+    if printed_decimals is not None and printed_decimals < LEAST_DECIMALS:
+        raise AssertionError(f"{printed_decimals} decimals are too few to tell a wrong number: derive better ones")
     tolerance = atol + (0.5 * 10**-printed_decimals if printed_decimals is not None else 0.0)
     assert actual.shape == expected.shape, f"shape {tuple(actual.shape)} is not {tuple(expected.shape)}"
     gap = (actual - expected).abs().max().item() if actual.numel() else 0.0
