@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections import deque
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
@@ -22,6 +23,7 @@ STAMP = VENV / ".sharpo-installed"
 TORCH = "2.13.0"
 TORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 OPTIONAL = ("smollm2", "webshop")
+STEPS = ("Collecting", "Downloading", "Building", "Installing")
 VISION = ("torchvision", "torchaudio", "torchcodec")
 
 
@@ -73,11 +75,23 @@ def usable_python() -> str:
 def pip(*arguments: str, required: bool = True) -> bool:
     """Run pip in the virtual environment; stop with its last lines when a required call fails."""
     command = [str(PYTHON), "-m", "pip", "--disable-pip-version-check", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode and required:
-        tail = "\n".join((done.stdout + done.stderr).strip().splitlines()[-25:])
-        raise SystemExit(f"{tail}\n[setup] failed: pip {' '.join(arguments)}")
-    return done.returncode == 0
+    tail: deque[str] = deque(maxlen=25)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            tail.append(line.rstrip())
+            progress(line.strip())
+    progress("")
+    if process.returncode and required:
+        last = "\n".join(tail)
+        raise SystemExit(f"{last}\n[setup] failed: pip {' '.join(arguments)}")
+    return process.returncode == 0
+
+
+def progress(line: str) -> None:
+    """Show on one line of a terminal what pip is at; an empty line clears it."""
+    if sys.stdout.isatty() and (not line or line.startswith(STEPS)):
+        print(f"\r{line[:78]:<78}" + ("" if line else "\r"), end="", flush=True)
 
 
 def install_torch(kind: str) -> None:

@@ -45,6 +45,66 @@ def test_the_version_is_asked_for(bootstrap, tmp_path):
     assert not bootstrap.runs(str(tmp_path / "text"), VERSION)
 
 
+@pytest.mark.parametrize(
+    ("system", "machine", "listing", "kind"),
+    [
+        ("Linux", "x86_64", "GPU 0: NVIDIA H100 (UUID: GPU-1)", "cuda"),
+        ("Linux", "x86_64", None, "cpu"),  # no driver
+        ("Linux", "aarch64", "", "cpu"),  # a driver without a GPU
+        ("Linux", "riscv64", None, "plain"),
+        ("Darwin", "arm64", None, "plain"),
+    ],
+)
+def test_cuda_packages_are_for_a_gpu_that_answers(bootstrap, tmp_path, monkeypatch, system, machine, listing, kind):
+    monkeypatch.setattr(bootstrap.platform, "system", lambda: system)
+    monkeypatch.setattr(bootstrap.platform, "machine", lambda: machine)
+    if listing is not None:
+        program(tmp_path / "nvidia-smi", f"echo '{listing}'")
+    assert bootstrap.variant() == kind
+
+
+def test_a_driver_that_fails_is_no_gpu(bootstrap, tmp_path):
+    program(tmp_path / "nvidia-smi", "echo 'GPU access blocked by the operating system'; exit 9")
+    assert not bootstrap.has_nvidia_gpu()
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_the_cpu_build_is_asked_for_by_its_own_version_and_nothing_else_is_taken(bootstrap, monkeypatch, there):
+    calls = []
+
+    def pip(*arguments, required=True):
+        calls.append((arguments, required))
+        return there or required
+
+    monkeypatch.setattr(bootstrap, "pip", pip)
+    bootstrap.install_torch("cpu")
+    wanted = f"torch=={bootstrap.TORCH}+cpu"
+    asked = [(("install", wanted), False)]
+    again = [(("install", wanted, "--index-url", bootstrap.TORCH_CPU_INDEX), True)]
+    assert calls == asked + ([] if there else again)
+    calls.clear()
+    bootstrap.install_torch("cuda")
+    assert calls == [(("install", f"torch=={bootstrap.TORCH}"), True)]
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_vision_package_that_cannot_be_imported_is_taken_out(bootstrap, tmp_path, monkeypatch, code):
+    calls = []
+    monkeypatch.setattr(bootstrap, "PYTHON", program(tmp_path / "venv_python", f"exit {code}"))
+    monkeypatch.setattr(bootstrap, "pip", lambda *arguments: calls.append(arguments))
+    bootstrap.drop_broken_vision()
+    assert calls == ([("uninstall", "-y", *bootstrap.VISION)] if code else [])
+
+
+def test_a_failing_install_ends_with_pips_last_lines(bootstrap, tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(bootstrap, "PYTHON", program(tmp_path / "venv_python", "seq 1 40; echo 'no disk' >&2; exit 1"))
+    assert not bootstrap.pip("install", "x", required=False)
+    with pytest.raises(SystemExit) as stopped:
+        bootstrap.pip("install", "x")
+    assert str(stopped.value).splitlines() == [*map(str, range(17, 41)), "no disk", "[setup] failed: pip install x"]
+    assert capfd.readouterr().out == ""  # progress is for terminals
+
+
 @pytest.mark.parametrize("command", [["train.py"], ["eval.py"], ["-m", "sharpo.data"], ["-m", "benchmarks"]])
 def test_a_python_without_sharpo_says_so_in_one_line(command):
     done = subprocess.run([sys.executable, "-S", *command], cwd=ROOT, capture_output=True, text=True, check=False)
