@@ -1,19 +1,24 @@
-"""What every language-model engine promises, the same for each of them."""
+"""What every language-model engine promises, the same for each; and that the gate sees the wrong weights in it."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
+from sharpo.engine.gate import LogprobGate
 from sharpo.engine.weights import publish
-from sharpo.errors import EngineError
+from sharpo.errors import EngineError, GateError
 from sharpo.protocols import RolloutEngine
 
+VLLM = pytest.param("vllm", marks=[pytest.mark.vllm, pytest.mark.integration])
 PROMPT = (2, 9, 17, 33, 21, 3)
 LONG = tuple(5 + (7 * n) % 50 for n in range(70))
+LONGER = tuple(5 + (7 * n) % 50 for n in range(300))  # than a block of the prefix cache
+GATE = LogprobGate(max_abs=1e-3, p99_abs=5e-4)
+FAILS = r"max_abs is \d"  # a number: what is not finite is another fault
 
 
-@pytest.fixture(scope="module", params=["hf", pytest.param("vllm", marks=[pytest.mark.vllm, pytest.mark.integration])])
+@pytest.fixture(scope="module", params=["hf", VLLM])
 def engine(request, make_engine, tiny_folder, policy):
     made = make_engine(request.param, tiny_folder)
     with pytest.raises(EngineError, match="publish"):
@@ -151,3 +156,61 @@ def test_every_tensor_exactly_once(engine, policy, make_request):
         with pytest.raises(EngineError, match="publish"):
             engine.submit(make_request(0, PROMPT))
     publish(engine, good, policy.named_weights)
+
+
+@pytest.fixture
+def gate_check(engine, policy, make_request, drain, trainer_logp):
+    """Generate with the engine, which holds ``policy`` at first and again at the end; score with the trainer, compare.
+
+    The requests are always the same, so that the prefix cache knows them.
+    """
+
+    def check(policy, *, engine_temperature=1.0, trainer_temperature=1.0):
+        requests = [
+            make_request(n, LONGER[: 300 - n], seed=n, temperature=engine_temperature, max_tokens=8) for n in range(8)
+        ]
+        done = drain(engine, requests)
+        behaviour = torch.tensor([done[r.id].logp for r in requests])
+        old = torch.stack(
+            [trainer_logp(policy, r.prompt_ids, done[r.id].token_ids, trainer_temperature) for r in requests]
+        )
+        return GATE.check(behaviour, old, torch.ones_like(old, dtype=torch.bool))
+
+    publish(engine, engine.version + 1, policy.named_weights)
+    assert check(policy)["gate/max_abs"] < 1e-4
+    yield check
+    publish(engine, engine.version + 1, policy.named_weights)
+
+
+class TestPlantedFaults:
+    def test_a_clean_publish_agrees_to_a_few_1e_5(self, engine, another_policy, gate_check):
+        publish(engine, engine.version + 1, another_policy.named_weights)
+        assert gate_check(another_policy)["gate/max_abs"] < 1e-4
+
+    def test_a_stale_head(self, engine, policy, another_policy, gate_check):
+        """The packed head keeps its old numbers, as a tied one does after a reload."""
+
+        def head_from_before():
+            for name, tensor in another_policy.named_weights():
+                yield name, policy.lm.lm_head.weight.detach() if name == "lm_head.weight" else tensor
+
+        publish(engine, engine.version + 1, head_from_before)
+        with pytest.raises(GateError, match=FAILS):
+            gate_check(another_policy)
+
+    @pytest.mark.parametrize("engine", [VLLM], indirect=True)
+    def test_a_prefix_cache_from_before(self, engine, another_policy, gate_check, monkeypatch):
+        with monkeypatch.context() as fault:
+            fault.setattr(engine, "_drop_prefixes", lambda: None)
+            publish(engine, engine.version + 1, another_policy.named_weights)
+        with pytest.raises(GateError, match=FAILS):
+            gate_check(another_policy)
+
+    def test_weights_of_the_version_before(self, another_policy, gate_check):
+        with pytest.raises(GateError, match=FAILS):
+            gate_check(another_policy)
+
+    def test_another_temperature(self, policy, gate_check):
+        with pytest.raises(GateError, match=FAILS):
+            gate_check(policy, engine_temperature=0.7, trainer_temperature=1.0)
+        assert gate_check(policy, engine_temperature=0.7, trainer_temperature=0.7)["gate/max_abs"] < 1e-4

@@ -48,24 +48,29 @@ def test_a_guest_leaves_seeds_and_threads_alone(monkeypatch):
 
 @pytest.mark.vllm
 @pytest.mark.integration
-def test_engines_follow_each_other_in_one_process(
-    make_engine, make_policy, untied_folder, tiny_folder, policy, make_request, drain, trainer_logp
+@pytest.mark.filterwarnings("ignore:It is recommended to use `self.log:UserWarning")  # as a run's own: one process
+def test_an_engine_leaves_room_for_the_next_and_a_run_trains_through_that(
+    make_engine, make_policy, untied_folder, make_request, drain, trainer_logp, fit
 ):
     untied = make_policy(untied_folder)
     torch.manual_seed(5)
     expected_draw = torch.rand(3)
     torch.manual_seed(5)
-    for folder, model in ((untied_folder, untied), (tiny_folder, policy)):
-        engine = make_engine("vllm", folder, max_context=64, max_sequences=4)
-        publish(engine, 3, model.named_weights)
-        done = drain(engine, [make_request(n, (5, 6, 7, 8 + n), seed=n) for n in range(9)])
-        for n in range(9):
-            reference = trainer_logp(model, (5, 6, 7, 8 + n), done[n].token_ids, 1.0)
-            assert (torch.tensor(done[n].logp) - reference).abs().max() < 1e-4
-        engine.close()
-        engine.close()
-        assert engine.version == -1
+    engine = make_engine("vllm", untied_folder, max_context=64, max_sequences=4)
+    publish(engine, 3, untied.named_weights)
+    done = drain(engine, [make_request(n, (5, 6, 7, 8 + n), seed=n) for n in range(9)])
+    for n in range(9):
+        reference = trainer_logp(untied, (5, 6, 7, 8 + n), done[n].token_ids, 1.0)
+        assert (torch.tensor(done[n].logp) - reference).abs().max() < 1e-4
+    engine.close()
+    engine.close()
+    assert engine.version == -1
     assert torch.equal(torch.rand(3), expected_draw)
+
+    # one of tied embeddings; the gate compares at the initial weights, and at those of the first iteration
+    trainer, module, data = fit("engine=vllm", "algorithm=sharpo", "gate.max_abs=1e-3")
+    assert trainer.callback_metrics["gate/max_abs"] < 1e-3
+    assert (data.collections, module.policy_version, data.engine) == (2, 2, None)
 
 
 def test_known_chatter_is_dropped_and_the_rest_is_shown_once(capsys):
