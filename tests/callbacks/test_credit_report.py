@@ -77,19 +77,6 @@ def test_settings_out_of_range_are_refused():
         CreditReport(rows=-1)
 
 
-@pytest.mark.timeout(120)
-def test_the_picture_goes_to_wandb_offline(fit, tmp_path, monkeypatch):
-    pytest.importorskip("wandb", reason="W&B is an optional part")
-    monkeypatch.setenv("WANDB_MODE", "offline")
-    monkeypatch.setenv("WANDB_SILENT", "true")
-    import wandb
-
-    fit(*ONE, "logger=wandb", "trainer.max_epochs=1", callbacks=[CreditReport()])
-    kept = list((tmp_path / "run/wandb").rglob("media/images/credit/report_*.png"))
-    wandb.finish()
-    assert len(kept) == 1
-
-
 def table(episodes, base, scored=True):
     n = len(episodes)
     zeros, some = torch.zeros(n), torch.full((n,), scored)
