@@ -9,9 +9,9 @@ setup:  ## make .venv and install what this machine can run
 demo: setup  ## warm start a tiny policy, train it with SHARPO, show success by family (about 11 minutes on 2 cores)
 	@$(RUN) -m sharpo.demo
 
-test: lint  ## every test: unit, contract, integration (vLLM on CPU included)
+test: lint  ## every test; TIER=unit, contract, integration or fidelity for one part (vLLM on CPU is in integration)
 	@$(PYTHON) bootstrap.py smollm2 webshop
-	@OMP_NUM_THREADS=1 $(RUN) -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+	@OMP_NUM_THREADS=1 $(RUN) -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(if $(TIER),-m $(TIER))
 
 lint: setup  ## ruff and pyright
 	@$(RUN) -m ruff check .

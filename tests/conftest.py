@@ -27,6 +27,13 @@ OPTIONAL = {  # a module that tests skip without -> the extra that brings it
     "pyarrow": "dev",
     "selenium": "dev",
 }
+TIERS = {  # docs/decisions/0083; a file that a tier names by its path is not in its folder's
+    "unit": ("algorithms", "functional", "hints", "policy", "rollout", "search", "sharpo"),
+    "contract": ("callbacks", "cli", "configs", "engine", "envs", "test_architecture.py", "test_bootstrap.py",
+                 "test_docs.py", "test_optional_parts.py"),
+    "integration": ("integration", "lightning", "callbacks/test_control.py", "engine/test_vllm.py"),
+    "fidelity": ("searchqa", "webshop", "envs/test_parity.py", "envs/test_release.py"),
+}  # fmt: skip
 GOLDEN_LIMIT = {torch.float64: 1e-5, torch.float32: 1e-5, torch.bfloat16: 1e-2}
 LEAST_DECIMALS = 4
 settings.register_profile("ci", derandomize=True, deadline=None)
@@ -47,6 +54,21 @@ def pytest_sessionstart() -> None:
             f"CI is set and {', '.join(missing)} not installed, so tests would be skipped: "
             f"pip install -e '.[{','.join(dict.fromkeys(missing.values()))}]'"
         )
+
+
+def tier_of(path: Path, integration: bool = False) -> str:
+    """The tier of a test by its file, the longest name first; ``integration`` when the test itself says so."""
+    where = path.relative_to(REPOSITORY).as_posix().removeprefix("tests/")
+    named = {name: tier for tier, names in TIERS.items() for name in names if f"{where}/".startswith(f"{name}/")}
+    return "integration" if integration else named[max(named, key=len)]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark every test with its tier, and begin with the files that take long, so that no worker ends alone."""
+    order = list(TIERS)[::-1]
+    for item in items:
+        item.add_marker(tier_of(item.path, item.get_closest_marker("integration") is not None))
+    items.sort(key=lambda item: order.index(tier_of(item.path)))
 
 
 def assert_golden(actual, expected, *, atol: float = 1e-5, printed_decimals: int | None = None) -> None:

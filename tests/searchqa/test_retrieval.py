@@ -81,7 +81,6 @@ FIRST_ANSWER = {"hotpotqa": (250, 155, 203), "2wikimultihopqa": (140, 81, 97), "
 """The same when only the first answer counts: MuSiQue alone lists several (its aliases)."""
 
 
-@pytest.mark.integration
 def test_the_recall_on_the_small_real_corpus_is_what_was_measured(shared_data, tmp_path):
     folder = shared_data / "searchqa"
     retriever = Bm25Retriever(str(folder / "mini_corpus.jsonl"), str(tmp_path / "index"))

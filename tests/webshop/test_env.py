@@ -26,7 +26,6 @@ def goals_at(env, places):
     return [env._task(f"webshop/goal/{place}", int(place)) for place in places]
 
 
-@pytest.mark.integration
 def test_the_exact_purchase_succeeds_exactly_where_the_catalogue_says_so(thousand_built):
     env = WebShop(str(thousand_built.folder))
     met = thousand_built.attainable("synthetic", "legacy")
@@ -49,7 +48,6 @@ def test_what_the_exact_purchase_misses_earns_nothing_until_the_rule_is_mended(t
     assert all(play(mended, task, True)[0].success for task in missed)
 
 
-@pytest.mark.integration
 @pytest.mark.timeout(900)
 def test_the_first_hit_over_all_goals(thousand_built):
     env = WebShop(str(thousand_built.folder))
