@@ -35,10 +35,17 @@ TINY = (
 )
 
 
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """Where the one model of all these runs is made."""
+    return tmp_path_factory.mktemp("models")
+
+
 @pytest.fixture
-def short_run(tmp_path):
+def short_run(tmp_path, models):
     def run(*more, noise=0.5):
-        parts = cli.Parts(cli.read("train", [*TINY, f"paths.root={tmp_path}", f"paths.run={tmp_path}/run", *more]))
+        places = (f"paths.root={tmp_path}", f"paths.run={tmp_path}/run", f"model.path.folder={models}")
+        parts = cli.Parts(cli.read("train", [*TINY, *places, *more]))
         lightning.seed_everything(parts.cfg.seed, workers=True, verbose=False)
         module, data, trainer = parts.module(), parts.data(), parts.trainer()
         # an oracle that errs plays, so that a group holds successes and failures: a policy from scratch never wins
@@ -61,9 +68,17 @@ def test_two_iterations_change_the_weights_and_log_finite_losses(name, short_run
     fresh = module.make_policy()
     assert any(not torch.equal(a, b) for a, b in zip(fresh.parameters(), module.policy.parameters(), strict=True))
     if module.algorithm.needs_teacher:
-        ran = "credit/teacher_rows" if module.algorithm.divergence is None else "train/taught_share"
+        compared = module.algorithm.divergence is not None  # token for token in the update, or scored once before it
+        ran = "train/taught_share" if compared else "credit/teacher_rows"
         assert logged[ran] > 0, "no teacher was run: the method's own part was not exercised"
         assert logged["rollout/hint_coverage"] > 0
+        buffer = trainer.train_dataloader.dataset
+        rows = [buffer[i] for i in range(len(buffer))]
+        assert any(batch.teacher_token_ids is not None for batch, _ in rows) == compared
+        assert any(scores.teacher_logp.isfinite().any() for _, scores in rows) != compared
+    if name.startswith(("opsd", "grpo_opsd")):
+        assert logged["train/taught_share"] > 0
+        assert logged["train/auxiliary_loss"] != 0
 
 
 def test_groups_without_a_difference_are_left_out_and_counted(short_run):
