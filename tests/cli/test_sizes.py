@@ -6,8 +6,7 @@ import pytest
 
 from sharpo import cli
 from sharpo.errors import ConfigError
-from sharpo.overrides import choices
-from sharpo.sizes import check_room, check_shares, model_positions
+from sharpo.sizes import check_shares, model_positions
 
 TINY = ("model=tiny", "engine=hf")
 
@@ -54,10 +53,3 @@ def test_the_positions_of_a_folder_are_read_where_they_are_the_whole_truth(tmp_p
 def test_judging_collects_nothing_so_any_number_of_processes_may_judge():
     parts(*TINY, "strategy=fsdp2", "trainer.devices=3", command="eval")
     check_shares(16, -1, 1)
-
-
-@pytest.mark.parametrize("experiment", choices()["experiment"])
-def test_every_experiment_fits(experiment):
-    cfg = cli.OmegaConf.to_container(cli.read("train", [f"experiment={experiment}"]), resolve=True)
-    check_room(cfg)
-    check_shares(cfg["data"]["sizes"]["groups"], cfg["trainer"]["devices"], cfg["trainer"].get("num_nodes", 1))

@@ -46,11 +46,5 @@ def test_a_value_of_a_wrong_type(setting, message):
     assert message in refused(setting)
 
 
-@pytest.mark.parametrize("name", cli.overrides.choices()["experiment"])
-def test_every_experiment_has_values_of_the_right_types(name):
-    plain = cli.OmegaConf.to_container(cli.read("train", [f"experiment={name}"]), resolve=True)
-    typed.check(plain)
-
-
 def test_hints_that_only_a_type_checker_sees_are_not_judged():
     typed.check({"part": {"_target_": f"{subprocess.__name__}.run", "input": 3, "check": "x"}})

@@ -1,4 +1,4 @@
-"""Every experiment with every method composes, stays small, and never sets a method's own knob."""
+"""Every experiment composes with every kind of method, stays small, and never sets a method's own knob."""
 
 import inspect
 import shutil
@@ -9,9 +9,8 @@ import torch
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from sharpo import overrides
+from sharpo import overrides, sizes, typed
 from sharpo.cli import build, read
-from sharpo.typed import resolve
 
 CHOICES = overrides.choices()
 EXPERIMENTS = CHOICES["experiment"]
@@ -22,18 +21,65 @@ def leaves(node) -> int:
     return sum(map(leaves, node.values())) if isinstance(node, dict) else 1
 
 
-@pytest.mark.parametrize("experiment", EXPERIMENTS)
-def test_a_composed_experiment_has_at_most_80_leaves(experiment):
-    cfg = read("train", [f"experiment={experiment}"])
-    assert leaves(OmegaConf.to_container(cfg, resolve=True)) <= 80
+def plain(*arguments):
+    return OmegaConf.to_container(read("train", arguments), resolve=True)
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
+def test_an_experiment_has_at_most_80_leaves_of_the_right_types_and_its_sizes_fit(experiment):
+    cfg = plain(f"experiment={experiment}")
+    assert leaves(cfg) <= 80
+    typed.check(cfg)
+    sizes.check_room(cfg)
+    sizes.check_shares(cfg["data"]["sizes"]["groups"], cfg["trainer"]["devices"], cfg["trainer"].get("num_nodes", 1))
+
+
+@pytest.fixture(scope="module")
+def methods():
+    """Every method with the default experiment: {name: its configuration}."""
+    return {name: plain(f"algorithm={name}") for name in CHOICES["algorithm"]}
+
+
+def changed(cfg, base):
+    """The groups outside ``algorithm`` in which a configuration differs from another."""
+    timed = ("paths", "logger")  # they hold the time of the run
+    return tuple(name for name in sorted(cfg) if name not in ("algorithm", *timed) and cfg[name] != base[name])
+
+
+def of_each_kind(methods):
+    """The last method of every kind: those that choose the same groups for themselves are of one kind."""
+    return {changed(cfg, methods["grpo"]): name for name, cfg in methods.items()}
+
+
+def own(cfg):
+    """What a method says itself: its knobs, its hint (the words and skills are the run's), its teacher, its place."""
+    knobs = {name: value for name, value in cfg["algorithm"].items() if name != "policy_loss"}
+    hint = {name: value for name, value in cfg["hint"].items() if name not in ("wording", "skills")}
+    return knobs, hint, cfg["teacher"], cfg["place"], cfg["prompt"]["place"]
+
+
 @pytest.mark.parametrize("algorithm", CHOICES["algorithm"])
-def test_every_experiment_takes_every_algorithm(experiment, algorithm):
-    cfg = read("train", [f"experiment={experiment}", f"algorithm={algorithm}"])
-    method = build(cfg.algorithm, "algorithm")
-    assert type(method).__name__ == cfg.algorithm._target_.rpartition(".")[2]
+def test_every_method_is_built_from_its_yaml(methods, algorithm):
+    cfg = methods[algorithm]
+    typed.check(cfg)
+    build(cfg["algorithm"], "algorithm")
+    assert cfg["algorithm"].get("policy_loss", cfg["policy_loss"]) == cfg["policy_loss"]
+
+
+def test_there_are_methods_of_four_kinds(methods):
+    assert set(of_each_kind(methods)) == {(), ("hint",), ("policy_loss",), ("hint", "place", "prompt", "teacher")}
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+def test_every_experiment_takes_a_method_as_it_is(methods, experiment):
+    base = methods["grpo"]["policy_loss"]
+    for name in of_each_kind(methods).values():
+        alone, cfg = methods[name], plain(f"experiment={experiment}", f"algorithm={name}")
+        assert own(cfg) == own(alone), name
+        chosen = {key: value for key, value in alone["policy_loss"].items() if base.get(key) != value}
+        assert cfg["policy_loss"] == {**cfg["policy_loss"], **chosen}, name
+        assert cfg["algorithm"].get("policy_loss", cfg["policy_loss"]) == cfg["policy_loss"]
+        build(cfg["algorithm"], "algorithm")
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
@@ -43,13 +89,23 @@ def test_an_experiment_never_sets_a_methods_own_knob(experiment):
     assert "policy_loss" not in raw
 
 
-@pytest.mark.parametrize(
-    ("group", "option"),
-    [(group, option) for group in ("engine", "strategy", "trainer", "logger", "hint", "wording", "panel", "callbacks",
-     "optimizer", "policy_loss", "gate", "model", "prompt", "debug") for option in CHOICES[group]],
+GROUPS = (
+    "engine", "strategy", "trainer", "logger", "hint", "wording", "panel", "callbacks", "optimizer", "policy_loss",
+    "gate", "model", "prompt",
 )  # fmt: skip
-def test_every_choice_composes(group, option):
-    read("train", [f"{group}={option}"])
+
+
+@pytest.mark.parametrize("n", range(max(len(CHOICES[group]) for group in GROUPS)))
+def test_every_choice_composes_and_fits_its_part(n):
+    """The n-th option of every group at once; the place of the hint reaches every renderer."""
+    cfg = plain(*(f"{group}={CHOICES[group][n % len(CHOICES[group])]}" for group in GROUPS), "place=user_top")
+    typed.check(cfg)
+    assert cfg["prompt"]["place"] == "user_top"
+
+
+@pytest.mark.parametrize("option", CHOICES["debug"])
+def test_every_debug_choice_composes(option):
+    typed.check(plain(f"debug={option}"))
 
 
 def test_the_default_is_the_household_demo():
@@ -62,7 +118,7 @@ def test_the_papers_settings_of_the_7b_runs():
         assert (cfg.data.sizes.groups, cfg.data.sizes.group_size) == (16, 8)
         assert cfg.trainer.devices * cfg.trainer.accumulate_grad_batches * cfg.data.sizes.micro_rows == rows
         assert (cfg.trainer.max_epochs, cfg.env.invalid_penalty) == (200, 0.1)
-        assert inspect.signature(resolve(cfg.env._target_)).parameters["max_turns"].default == turns
+        assert inspect.signature(typed.resolve(cfg.env._target_)).parameters["max_turns"].default == turns
         assert (cfg.policy_loss.kl_coef, cfg.policy_loss.entropy_coef, cfg.optimizer.lr) == (0.01, 0.001, 1e-6)
         assert (cfg.panel.val.temperature, cfg.trainer.check_val_every_n_epoch) == (0.4, 5)
         # ALFWorld: both validation splits whole; WebShop: the paper's 128
@@ -81,7 +137,7 @@ def test_the_familys_settings_of_search_questions():
     assert [rate(n) for n in (0, 89, 179, 180, 1800, 9999)] == [1 / 180, 0.5, 1.0, 1.0, 1.0, 1.0]
 
 
-@pytest.mark.parametrize("experiment", EXPERIMENTS)
+@pytest.mark.parametrize("experiment", ["household_demo", "webshop_warmstart", "sharpo_alfworld_1b5"])
 def test_a_method_may_choose_its_hint_its_place_and_its_teacher_and_the_user_has_the_last_word(tmp_path, experiment):
     shutil.copytree(ROOT, tmp_path / "configs", ignore=shutil.ignore_patterns("__pycache__"))
     folder = tmp_path / "configs" / "algorithm"
@@ -105,11 +161,6 @@ def test_a_method_may_choose_its_hint_its_place_and_its_teacher_and_the_user_has
         assert of("algorithm=plainly", "hint=peer") == ("PeerHint", "shared", "before_instructions")
         users = ("hint=peer", "place=user_top", "teacher=frozen")
         assert of("algorithm=wholly", *users) == ("PeerHint", "frozen", "user_top")
-
-
-@pytest.mark.parametrize("prompt", CHOICES["prompt"])
-def test_the_place_of_the_hint_reaches_the_renderer(prompt):
-    assert read("train", [f"prompt={prompt}", "place=user_top"]).prompt.place == "user_top"
 
 
 def test_the_words_of_the_hint_follow_the_wording_group():

@@ -4,11 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from sharpo import overrides
 from sharpo.algorithms.sharpo import Balance, Bound
 from sharpo.cli import build, read
 
-EXPERIMENTS = overrides.choices()["experiment"]
 STEP_OPSD_SETTING = ("stale(10)", "assistant_prefix", "full")
 
 
@@ -20,13 +18,11 @@ def teaching(cfg):
     return cfg.teacher, cfg.place, cfg.hint.get("render", "obs_action")
 
 
-@pytest.mark.parametrize("experiment", EXPERIMENTS)
-def test_step_opsd_takes_its_teacher_its_place_and_its_hint_everywhere_and_leaves_none_of_them_behind(experiment):
-    chosen = f"experiment={experiment}"
-    cfg = read("train", [chosen, "algorithm=step_opsd"])
+def test_step_opsd_takes_its_teacher_its_place_and_its_hint_and_leaves_none_of_them_behind():
+    cfg = read("train", ["algorithm=step_opsd"])
     assert teaching(cfg) == STEP_OPSD_SETTING
     assert cfg.prompt.place == "assistant_prefix"
-    assert teaching(read("train", [chosen, "algorithm=sharpo"])) == ("shared", "before_instructions", "obs_action")
+    assert teaching(read("train", ["algorithm=sharpo"])) == ("shared", "before_instructions", "obs_action")
 
 
 @pytest.mark.parametrize("name", ["step_opsd", "step_opsd_l005", "sharpo_stepopsd_like"])
