@@ -36,6 +36,8 @@ def make(run: Path, *, fresh: bool = False) -> None:
 def claimed(run: Path, *, fresh: bool, first: bool) -> Iterator[None]:
     """Make a run's folder and keep every other training out of it until the run ends, however it ends.
 
+    Who is stopped by SIGTERM or Ctrl-C is told how to go on, and exits with 143 or 130: never as if it had finished.
+
     Args:
         run: the folder.
         fresh: see :func:`make`.
@@ -45,7 +47,8 @@ def claimed(run: Path, *, fresh: bool, first: bool) -> Iterator[None]:
         DataError: see :func:`make`; or a run that is still alive has the folder.
     """
     if not first:
-        yield
+        with _stopped(None):
+            yield
         return
     make(run)
     with (run / CLAIM).open("a") as file:
@@ -56,4 +59,18 @@ def claimed(run: Path, *, fresh: bool, first: bool) -> Iterator[None]:
         except OSError as error:
             print(f"{run} cannot be locked ({error.strerror}): let no second run use it", file=sys.stderr)  # noqa: T201
         make(run, fresh=fresh)  # looked at when no other run can write there
+        with _stopped(run):
+            yield
+
+
+@contextlib.contextmanager
+def _stopped(run: Path | None) -> Iterator[None]:
+    try:
         yield
+    except SystemExit as ended:  # the trainer's own: without a code after SIGTERM, with 1 after Ctrl-C
+        how, code = ("SIGTERM", 143) if ended.code is None else ("Ctrl-C", 130)
+        if run is not None:
+            last = run / "checkpoints" / "last.ckpt"
+            go_on = f"go on with ckpt={last}" if last.is_file() else "there is no checkpoint yet"
+            print(f"stopped by {how}: {go_on}", file=sys.stderr)  # noqa: T201
+        raise SystemExit(code) from None
