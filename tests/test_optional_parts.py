@@ -1,10 +1,13 @@
 """Under CI a missing optional part stops the tests; without CI it is named by the tests that skip."""
 
+import contextlib
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import conftest
+import pytest
 from conftest import OPTIONAL, absent
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -20,13 +23,21 @@ def test_ci_refuses_a_set_up_in_which_tests_would_be_skipped(tmp_path):
         "u.find_spec = lambda name, *a: None if name == 'faiss' else find(name, *a)\n"
     )
     run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(ROOT / "tests/test_bootstrap.py")]
-    for ci, code in (("true", 4 if sys.platform == "linux" else 0), ("", 0)):
-        env = {**os.environ, "PYTHONPATH": str(tmp_path), "CI": ci}
-        done = subprocess.run([*run, "--collect-only"], cwd=ROOT, env=env, capture_output=True, text=True, check=False)
-        assert done.returncode == code, done.stdout + done.stderr
-        if ci and sys.platform == "linux":
-            assert "CI is set and faiss not installed" in done.stderr + done.stdout
-            assert "pip install -e '.[dense]'" in done.stderr + done.stdout
+    env = {**os.environ, "PYTHONPATH": str(tmp_path), "CI": "true"}
+    done = subprocess.run([*run, "--collect-only"], cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == (4 if sys.platform == "linux" else 0), done.stdout + done.stderr
+    if sys.platform == "linux":
+        assert "CI is set and faiss not installed" in done.stderr + done.stdout
+        assert "pip install -e '.[dense]'" in done.stderr + done.stdout
+
+
+@pytest.mark.parametrize(("ci", "platform", "refused"), [("", "linux", 0), ("1", "linux", 1), ("1", "darwin", 0)])
+def test_only_linux_under_ci_refuses(ci, platform, refused, monkeypatch):
+    monkeypatch.setenv("CI", ci)
+    monkeypatch.setattr("sys.platform", platform)
+    monkeypatch.setattr(conftest, "absent", lambda: {"faiss": "dense"})
+    with pytest.raises(pytest.UsageError) if refused else contextlib.nullcontext():
+        conftest.pytest_sessionstart()
 
 
 def test_every_extra_named_exists():

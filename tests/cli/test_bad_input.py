@@ -1,5 +1,6 @@
 """A mistake gives one message that names the field and the remedy, exit code 2, and no traceback."""
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -14,12 +15,21 @@ from sharpo.errors import ConfigError, DataError, SharpoError
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 
 
-def program(*arguments, code=None, **environment):
-    start = ["-c", code] if code else [str(REPOSITORY / "train.py")]
-    return subprocess.run(
-        [sys.executable, *start, *arguments], cwd=REPOSITORY, capture_output=True, text=True, timeout=280,
-        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
-    )  # fmt: skip
+@pytest.fixture
+def refused(monkeypatch, capsys):
+    """Run ``train.py`` in this process: ``refused(*arguments)`` -> what it said on stderr before exit code 2."""
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")  # main sets it
+
+    def start(*arguments):
+        monkeypatch.setattr("sys.argv", ["train.py", *arguments])
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        assert end.value.code == 2
+        said = capsys.readouterr()
+        assert said.out == ""
+        return said.err
+
+    return start
 
 
 @pytest.mark.parametrize(
@@ -127,27 +137,30 @@ def test_missing_alfworld_games_say_where_to_get_them(tmp_path, monkeypatch):
 
 
 def test_the_program_prints_one_message_and_exits_with_2():
-    done = program("data.sizes.group_size=1")
+    done = subprocess.run(
+        [sys.executable, str(REPOSITORY / "train.py"), "data.sizes.group_size=1"], cwd=REPOSITORY, check=False,
+        capture_output=True, text=True, timeout=280, env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
     assert done.returncode == 2
     assert done.stdout == ""
     assert len(done.stderr.strip().splitlines()) == 1
     assert done.stderr.startswith("error: data.sizes.group_size=1")
 
 
-def test_the_traceback_is_there_when_asked_for():
-    done = program("experiment=nothing", SHARPO_DEBUG="1")
-    assert done.returncode == 2
-    assert "Traceback" in done.stderr
-    assert done.stderr.strip().splitlines()[-1].startswith("error: experiment=nothing")
+def test_the_traceback_is_there_when_asked_for(refused, monkeypatch):
+    assert "Traceback" not in refused("experiment=nothing")
+    monkeypatch.setenv("SHARPO_DEBUG", "1")
+    said = refused("experiment=nothing")
+    assert "Traceback" in said
+    assert said.strip().splitlines()[-1].startswith("error: experiment=nothing")
 
 
-def test_vllm_absent_is_said_before_anything_is_loaded(tmp_path):
-    block = (
-        "import importlib.util as u, sys; real = u.find_spec\n"
-        "u.find_spec = lambda name, *a: None if name.partition('.')[0] == 'vllm' else real(name, *a)\n"
-        "from sharpo.cli import main; main()"
+def test_vllm_absent_is_said_before_anything_is_loaded(refused, tmp_path, monkeypatch):
+    real = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *a: None if name.partition(".")[0] == "vllm" else real(name, *a)
     )
-    done = program("model=tiny", f"paths.root={tmp_path}", code=block)
-    assert done.returncode == 2
-    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
-    assert "engine=vllm needs vLLM, which is not installed" in done.stderr
+    monkeypatch.setattr("sharpo.policy.causal_lm.CausalPolicy.__init__", lambda *_, **__: pytest.fail("loaded"))
+    said = refused("model=tiny", f"paths.root={tmp_path}")
+    assert len(said.strip().splitlines()) == 1, said
+    assert "engine=vllm needs vLLM, which is not installed" in said

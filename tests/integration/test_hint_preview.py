@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from sharpo import hint_preview
-from sharpo.cli import Parts, read
+from sharpo.cli import Parts, read, train
 from sharpo.episode import EpisodeGroup
 from sharpo.errors import ConfigError, DataError
 from sharpo.rollout import store
 from sharpo.rollout.collate import collate
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 SMALL = (
     "~experiment", "name=test", "env._target_=word_env.WordEnv", "env.max_turns=2", "wording=tiny", "engine=hf",
     "engine.max_context=128", "data.pool._target_=sharpo.rollout.env_pool.InlineEnvPool", "data.sizes.groups=6",
@@ -31,12 +26,7 @@ SMALL = (
 def run(tmp_path_factory):
     """A run of one iteration: its folder, and its first saved file."""
     root = tmp_path_factory.mktemp("preview")
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "train.py"), *SMALL, f"paths.root={root}", f"data.save_rollouts={root}/saved"],
-        capture_output=True, text=True, check=False, timeout=240,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "tests"), "PYTHONWARNINGS": "ignore"},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
+    train(read("train", [*SMALL, f"paths.root={root}", f"data.save_rollouts={root}/saved"]))
     return root, root / "saved" / "iteration_00000_rank0.jsonl"
 
 
@@ -48,18 +38,15 @@ def mixed(run):
     return next(g for g in hint_preview.load(str(run[1])) if 0 < sum(e.outcome.success for e in g.episodes) < 4)
 
 
-def test_the_command_prints_a_member_of_a_saved_group(run):
+def test_the_command_prints_a_member_of_a_saved_group(run, monkeypatch, capsys):
     task = mixed(run).task.id
-    done = subprocess.run(
-        [sys.executable, "-m", "sharpo.hint_preview", str(run[1]), "--task", task, "--member", "1", *SMALL,
-         f"paths.root={run[0]}"],
-        capture_output=True, text=True, check=False, timeout=280,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "tests"), "PYTHONWARNINGS": "ignore"},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.startswith(f"{task} [")
-    assert "member 1: " in done.stdout
-    assert "member 0: " not in done.stdout
+    words = ["hint_preview", str(run[1]), "--task", task, "--member", "1", *SMALL, f"paths.root={run[0]}"]
+    monkeypatch.setattr("sys.argv", words)
+    hint_preview.main()
+    printed = capsys.readouterr().out
+    assert printed.startswith(f"{task} [")
+    assert "member 1: " in printed
+    assert "member 0: " not in printed
 
 
 @pytest.mark.parametrize("hint", ["peer", "outcome", "contrast"])
