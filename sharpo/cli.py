@@ -35,7 +35,7 @@ def read(config_name: str, arguments: Sequence[str]) -> DictConfig:
         ConfigError: for an unknown choice or knob, with close matches, or a value that is missing.
     """
     chosen, values = overrides.split(arguments, overrides.choices())
-    cfg = _composed(config_name, [*chosen, *(values and overrides.repaired(_choices(config_name, chosen), values))])
+    cfg = _composed(config_name, [*chosen, *(values and overrides.repaired(_choices(config_name, *chosen), values))])
     if "LOCAL_RANK" in os.environ and RUN in os.environ:  # a process that the first one launched shares its folder
         cfg.paths.run = os.environ[RUN]
     return whole(cfg)
@@ -130,10 +130,8 @@ class Parts:
         from sharpo.module import SharpoModule
 
         cfg = self.cfg
-        updates = (
-            build(cfg.optimizer, "optimizer", partial=True),
-            None if cfg.schedule is None else build(cfg.schedule, "schedule", partial=True),
-        )
+        schedule = None if cfg.schedule is None else build(cfg.schedule, "schedule", partial=True)
+        updates = build(cfg.optimizer, "optimizer", partial=True), schedule
         checks.check_optimizer(*updates)
         module = SharpoModule(
             self.policy(partial=True),
@@ -267,8 +265,10 @@ def _composed(config_name: str, settings: list[str]) -> DictConfig:
         return compose(config_name, overrides=settings)
 
 
-def _choices(config_name: str, chosen: list[str]) -> Any:
-    return OmegaConf.to_container(_composed(config_name, chosen), resolve=False)
+@functools.lru_cache
+def _choices(config_name: str, *chosen: str) -> Any:
+    """Return the unresolved configuration of the chosen groups, which its readers leave as it is."""
+    return OmegaConf.to_container(_composed(config_name, list(chosen)), resolve=False)
 
 
 def _with_hydra(run: Callable[[DictConfig], Any], config_name: str) -> None:

@@ -140,12 +140,12 @@ def default_part(target: str | None, name: str) -> str | None:
     return None
 
 
-def for_hydra(arguments: Sequence[str], composed: Callable[[list[str]], Mapping[str, Any]]) -> list[str]:
+def for_hydra(arguments: Sequence[str], composed: Callable[..., Mapping[str, Any]]) -> list[str]:
     """Return a command line that Hydra drives with its settings repaired, as :func:`repaired` does, for every choice.
 
     Args:
         arguments: the command line; flags and settings of Hydra's own pass through.
-        composed: the configuration of the chosen groups as plain values, ``composed(choices)``.
+        composed: the configuration of the chosen groups as plain values, ``composed(*choices)``.
     """
     groups = choices()
     own = ("-", "hydra", "+hydra")
@@ -162,7 +162,7 @@ def for_hydra(arguments: Sequence[str], composed: Callable[[list[str]], Mapping[
     more: list[str] = []
     for chosen in itertools.product(*options):
         split(chosen, groups)
-        forms = repaired(composed(list(chosen)), values)
+        forms = repaired(composed(*chosen), values)
         more += [extra for extra in forms[len(values) :] if extra not in more]
         mended = [
             form if form.startswith("++") or old == value else old

@@ -81,7 +81,7 @@ def test_a_folder_that_cannot_be_written(tmp_path):
 
 def test_a_sweep_takes_a_knob_that_no_yaml_holds():
     def forms(*arguments):
-        return overrides.for_hydra(list(arguments), lambda chosen: cli._choices("train", chosen))
+        return overrides.for_hydra(list(arguments), lambda *chosen: cli._choices("train", *chosen))
 
     assert forms("-m", "algorithm.lam=0.05,0.2", "seed=0,1") == ["-m", "++algorithm.lam=0.05,0.2", "seed=0,1"]
     assert forms("-m", "algorithm=sharpo,sharpo_l005", "algorithm.lam=0.1")[-1] == "++algorithm.lam=0.1"
@@ -127,6 +127,19 @@ def test_a_folder_of_a_run_that_is_alive_is_refused_to_every_other(tmp_path):
                 pass
     with run_folder.claimed(tmp_path, fresh=True, first=True):  # it has ended
         pass
+
+
+@pytest.mark.parametrize(("code", "how", "exits"), [(None, "SIGTERM", 143), (1, "Ctrl-C", 130)])
+def test_who_is_stopped_is_told_how_to_go_on_and_has_not_finished(tmp_path, capsys, code, how, exits):
+    for first, told in ((True, f"stopped by {how}: there is no checkpoint yet\n"), (False, "")):
+        with pytest.raises(SystemExit) as stopped, run_folder.claimed(tmp_path, fresh=True, first=first):
+            raise SystemExit(code)
+        assert (stopped.value.code, capsys.readouterr().err) == (exits, told)
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "last.ckpt").touch()
+    with pytest.raises(SystemExit), run_folder.claimed(tmp_path, fresh=False, first=True):
+        raise SystemExit(code)
+    assert capsys.readouterr().err == f"stopped by {how}: go on with ckpt={tmp_path}/checkpoints/last.ckpt\n"
 
 
 def test_a_file_system_without_locks_is_said(tmp_path, monkeypatch, capsys):
