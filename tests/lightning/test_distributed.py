@@ -16,7 +16,7 @@ REPOSITORY = HERE.parent.parent
 # where a gradient is nearly zero, so that rounding in another order of summation stays rounding; seven tasks, which
 # two processes cannot share evenly
 RUN = ("validate_first=false", "optimizer.eps=1e-3", "seed=3", "panel.val.tasks=7")
-SHARPO = (*RUN, "algorithm=sharpo")
+SHARPO = (*RUN, "algorithm=sharpo", "algorithm.lam=1.0", "optimizer.lr=1e-2")  # a teacher's weights count: 7e-4
 OPSD = (*RUN, "algorithm=opsd", "algorithm.coef=10", "hint=peer")
 AT_ONCE = ("data.sizes.micro_rows=8",)
 IN_PARTS = ("data.sizes.micro_rows=2", "trainer.accumulate_grad_batches=4")
