@@ -32,6 +32,7 @@ def columns(folder, *names):
     return [[float(row[name]) for row in rows if row[name]] for name in names]
 
 
+@pytest.mark.integration
 def test_a_warm_start_and_one_iteration_of_sharpo_that_moves_the_policy(run):
     warm = run("alfworld_warmstart", "schedule.warmup=1", "trainer.max_epochs=12", *MODEL)
     (nll,) = columns(warm, "train/nll")
