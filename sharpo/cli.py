@@ -256,7 +256,7 @@ def main(run: Callable[[DictConfig], Any] = train, config_name: str = "train") -
         else:
             os.environ.setdefault("HYDRA_FULL_ERROR", "1")
             run(read(config_name, arguments))
-    except (SharpoError, HydraException) as error:
+    except (SharpoError, HydraException, KeyboardInterrupt) as error:
         end(error)
 
 

@@ -39,8 +39,14 @@ def in_one_line(message: str) -> str:
     return " ".join(line for line in lines if line.strip("^ ") and not line.startswith("See https://hydra.cc"))
 
 
-def end(error: Exception) -> NoReturn:
-    """Print an error as one line on stderr, after its traceback when ``SHARPO_DEBUG=1``, and exit with code 2."""
+def end(error: BaseException) -> NoReturn:
+    """Print an error as one line on stderr, after its traceback when ``SHARPO_DEBUG=1``, and exit with code 2.
+
+    Ctrl-C is no error: one line, and code 130.
+    """
+    if isinstance(error, KeyboardInterrupt):
+        print("stopped by Ctrl-C", file=sys.stderr)  # noqa: T201
+        raise SystemExit(130) from None
     if os.environ.get("SHARPO_DEBUG") == "1":
         traceback.print_exc()
     print(f"error: {in_one_line(str(error))}", file=sys.stderr)  # noqa: T201

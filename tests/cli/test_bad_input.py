@@ -164,3 +164,13 @@ def test_vllm_absent_is_said_before_anything_is_loaded(refused, tmp_path, monkey
     said = refused("model=tiny", f"paths.root={tmp_path}")
     assert len(said.strip().splitlines()) == 1, said
     assert "engine=vllm needs vLLM, which is not installed" in said
+
+
+def test_ctrl_c_before_training_is_one_line(monkeypatch, capsys):
+    def interrupted(cfg):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys, "argv", ["train.py", "seed=1"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main(interrupted)
+    assert (ended.value.code, capsys.readouterr().err) == (130, "stopped by Ctrl-C\n")
