@@ -1,6 +1,6 @@
 """What each method adds to the update: scoring and training on the same episodes, beside GRPO, in one run.
 
-Run: ``python benchmarks/method_cost.py [--repeats N] [train.py overrides]``.
+Run: ``python benchmarks/method_cost.py [--repeats N] [--methods NAME,NAME] [train.py overrides]``.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from noisy_play import noisy_groups
 
 from sharpo import cli, scoring, update
 from sharpo.episode import EpisodeGroup
+from sharpo.errors import ConfigError
 from sharpo.rollout.buffer import Origin, RolloutBuffer
 from sharpo.rollout.collate import collate
 
@@ -71,17 +72,26 @@ def prepared(name: str, overrides: list[str], groups: list[EpisodeGroup]) -> Pre
     return Prepared(once, metrics, tokens, table.hints["tokens"] / max(table.hints["built"], 1))
 
 
-def methods(overrides: list[str]) -> list[str]:
-    """Return the names of ``configs/algorithm`` that learn from their own episodes, GRPO aside."""
-    names = sorted(path.stem for path in FOLDER.glob("*.yaml") if path.stem != "grpo")
+def methods(overrides: list[str], asked: Sequence[str] = ()) -> list[str]:
+    """Return the names of ``configs/algorithm`` that learn from their own episodes, GRPO aside, or those asked for.
+
+    Raises:
+        ConfigError: when one that was asked for does not exist, or has no scoring and update of its own episodes.
+    """
+    names = asked or sorted(path.stem for path in FOLDER.glob("*.yaml") if path.stem != "grpo")
     made = {name: cli.read("train", [*overrides, f"algorithm={name}"]).algorithm for name in names}
-    return [name for name in names if cli.build(made[name], "algorithm").needs_scores]
+    own = [name for name in names if cli.build(made[name], "algorithm").needs_scores]
+    for name in asked:
+        if name not in own:
+            raise ConfigError(f"--methods {name}: it does not learn from its own episodes; choose others")
+    return own
 
 
 def main() -> None:
     """Print one line for each method."""
     parser = argparse.ArgumentParser(description="Scores and trains on the same episodes by every method.")
     parser.add_argument("--repeats", type=int, default=5, metavar="N", help="the best of so many counts (default: 5)")
+    parser.add_argument("--methods", default="", metavar="NAME,NAME", help="only these (default: all)")
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="as for train.py")
     arguments = parser.parse_intermixed_args()
     overrides = [item for item in arguments.overrides if not item.startswith("algorithm=")]
@@ -89,14 +99,16 @@ def main() -> None:
     def run(cfg: Any) -> None:
         torch.manual_seed(cfg.seed)
         groups: list[EpisodeGroup] = []
-        tokens = prepared("grpo", overrides, groups).tokens
-        print(f"{len(groups)} groups of {cfg.data.sizes.group_size}, {tokens} tokens; best of {arguments.repeats}\n")
+        names = methods(overrides, [name for name in arguments.methods.split(",") if name])
+        base = prepared("grpo", overrides, groups)
+        base.once()  # not counted: first passes are slower
+        head = f"{len(groups)} groups of {cfg.data.sizes.group_size}, {base.tokens} tokens"
+        print(f"{head}; best of {arguments.repeats}\n")
         print("| method | score + update ÷ GRPO's | GRPO's, s | rows the teacher scored | mean hint, tokens |")
         print("|---|---|---|---|---|")
-        for name in methods(overrides):
-            base, method = (prepared(one, overrides, groups) for one in ("grpo", name))
-            for one in (base, method):
-                one.once()  # not counted: first passes are slower
+        for name in names:
+            method = prepared(name, overrides, groups)
+            method.once()
             pairs = [
                 (base.once(), method.once()) for _ in range(arguments.repeats)
             ]  # in turns: both on the same machine

@@ -2,6 +2,7 @@
 
 import os
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -11,10 +12,13 @@ import pytest
 import torch
 
 from sharpo import cli
+from sharpo.errors import ConfigError
+from sharpo.overrides import choices
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SCRIPT = ROOT / "benchmarks" / "gpu_check.sh"
 SMALL = ("experiment=household_demo", "model=tiny", "engine=hf", "data.sizes.groups=2", "data.sizes.group_size=2")
+INLINE = "data.pool._target_=sharpo.rollout.env_pool.InlineEnvPool"
 
 
 def program(*arguments, **more):
@@ -22,6 +26,24 @@ def program(*arguments, **more):
         arguments, cwd=ROOT, capture_output=True, text=True, check=False, timeout=240,
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHON": sys.executable, **more},
     )  # fmt: skip
+
+
+@pytest.fixture
+def script(monkeypatch, capsys):
+    """Run a benchmark in this process, as ``python benchmarks/NAME.py`` does: (exit code, stdout, stderr)."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")  # the command line sets it
+
+    def run(name, *arguments):
+        path, code = str(ROOT / "benchmarks" / f"{name}.py"), 0
+        monkeypatch.setattr("sys.argv", [path, *arguments])
+        try:
+            runpy.run_path(path, run_name="__main__")
+        except SystemExit as end:
+            code = end.code
+        return code, *capsys.readouterr()
+
+    return run
 
 
 def gpu_steps() -> dict[str, list[str]]:
@@ -44,14 +66,14 @@ def test_the_gpu_check_is_valid_shell_and_keeps_its_budget():
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
-def test_the_gpu_check_refuses_without_a_gpu():
+def test_the_gpu_check_refuses_without_a_gpu(script):
     done = program("bash", str(SCRIPT))
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr.startswith("gpu_check: this machine has no NVIDIA GPU")
-    step = program(sys.executable, "benchmarks/gpu_check.py", "parity")
-    assert step.returncode == 2
-    assert step.stderr.startswith("gpu_check: torch sees no GPU")
+    code, _, wrong = script("gpu_check", "parity")
+    assert code == 2
+    assert wrong.startswith("gpu_check: torch sees no GPU")
 
 
 @pytest.mark.parametrize("name", gpu_steps())
@@ -62,24 +84,46 @@ def test_every_step_of_the_gpu_check_composes(name, tmp_path, capsys):
 
 
 @pytest.mark.integration
-def test_the_gpu_checks_parity_step_rehearses_on_a_cpu(tmp_path):
-    words = [*SMALL, "gate=fp32", f"paths.root={tmp_path}"]
-    done = program(sys.executable, "benchmarks/gpu_check.py", "parity", "--device", "cpu", *words)
+def test_the_gpu_checks_parity_step_rehearses_on_a_cpu(script, tmp_path):
+    words = [*SMALL, INLINE, "gate=fp32", f"paths.root={tmp_path}"]
+    code, said, wrong = script("gpu_check", "parity", "--device", "cpu", *words)
+    assert code == 0, wrong
+    assert re.match(r"\| parity \| max_abs \S+, p99_abs \S+, mean_abs \S+ nats over \d+ tokens", said)
+
+
+@pytest.mark.integration
+def test_rollout_efficiency_prints_its_table_with_worker_processes(tmp_path):
+    words = ["--groups", "2", "--members", "2", *SMALL, f"paths.root={tmp_path}"]
+    done = program(sys.executable, "benchmarks/rollout_efficiency.py", *words)
     assert done.returncode == 0, done.stderr
-    assert re.match(r"\| parity \| max_abs \S+, p99_abs \S+, mean_abs \S+ nats over \d+ tokens", done.stdout)
+    for row in ("decode steps", "seconds", "success"):
+        assert f"\n| {row} |" in done.stdout
 
 
 @pytest.mark.integration
 @pytest.mark.parametrize(
-    ("script", "more", "rows"),
+    ("name", "more", "rows"),
     [
-        ("rollout_efficiency", ["--groups", "2", "--members", "2"], ["decode steps", "seconds", "success"]),
-        ("update_overhead", [], ["bare loop", "trainer.fit", "ratio"]),
-        ("method_cost", ["--repeats", "1"], ["dr_grpo", "sharpo", "sharpo_b", "step_opsd", "sdar", "scpo"]),
+        ("update_overhead", [INLINE], ["bare loop", "trainer.fit", "ratio"]),
+        ("method_cost", ["--repeats", "1", "--methods", "dr_grpo,sharpo,opsd_jsd", INLINE],
+         ["dr_grpo", "sharpo", "opsd_jsd"]),
     ],
-)
-def test_a_benchmark_prints_its_table(script, more, rows, tmp_path):
-    done = program(sys.executable, f"benchmarks/{script}.py", *more, *SMALL, f"paths.root={tmp_path}")
-    assert done.returncode == 0, done.stderr
+)  # fmt: skip
+def test_a_benchmark_prints_its_table(script, name, more, rows, tmp_path):
+    code, said, wrong = script(name, *more, *SMALL, f"paths.root={tmp_path}")
+    assert code == 0, wrong
     for row in rows:
-        assert f"\n| {row} |" in done.stdout
+        assert f"\n| {row} |" in said
+
+
+def test_method_cost_finds_the_methods_that_learn_from_their_own_episodes(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    found = runpy.run_path(str(ROOT / "benchmarks" / "method_cost.py"))
+    assert sorted(path.stem for path in found["FOLDER"].glob("*.yaml")) == choices()["algorithm"]
+    for name in ("sharpo", "imitation", "imitation_long", "grpo", "dr_grpo"):
+        (tmp_path / f"{name}.yaml").touch()
+    methods = found["methods"]
+    monkeypatch.setitem(methods.__globals__, "FOLDER", tmp_path)
+    assert methods([]) == ["dr_grpo", "sharpo"]
+    with pytest.raises(ConfigError, match="--methods imitation: it does not learn from its own episodes"):
+        methods([], ["sharpo", "imitation"])
