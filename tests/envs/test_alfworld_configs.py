@@ -1,17 +1,11 @@
 """ALFWorld's experiments and panels: what they choose, and a plan on a machine without the games."""
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 from sharpo.envs.alfworld import AlfWorld
 
 from sharpo import plan
-from sharpo.cli import build, read
+from sharpo.cli import build, read, train
 from sharpo.errors import ConfigError
-
-ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 def test_the_7b_run_is_judged_on_both_validation_splits_whole():
@@ -53,15 +47,13 @@ def test_every_game_of_a_split_is_played_once_and_an_unknown_split_is_refused(al
         panel.select(household)
 
 
-def test_a_plan_without_the_games_says_what_is_missing_and_plans_the_rest(tmp_path):
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "train.py"), "experiment=sharpo_alfworld", "debug=plan", f"env.data={tmp_path}"],
-        capture_output=True, text=True, check=False, cwd=tmp_path,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert "16 of (unknown) per iteration" in done.stdout
-    assert f"missing      no ALFWorld games in {tmp_path}/train: run `python -m sharpo.data alfworld" in done.stdout
-    assert "iterations   200" in done.stdout
+def test_a_plan_without_the_games_says_what_is_missing_and_plans_the_rest(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    train(read("train", ["experiment=sharpo_alfworld", "debug=plan", f"env.data={tmp_path}"]))
+    said = capsys.readouterr().out
+    assert "16 of (unknown) per iteration" in said
+    assert f"missing      no ALFWorld games in {tmp_path}/train: run `python -m sharpo.data alfworld" in said
+    assert "iterations   200" in said
 
 
 def test_a_plan_counts_a_draw_by_its_workers(alfworld_games, tmp_path):
