@@ -29,9 +29,9 @@ OPTIONAL = {  # a module that tests skip without -> the extra that brings it
 }
 TIERS = {  # docs/decisions/0083; a file that a tier names by its path is not in its folder's
     "unit": ("algorithms", "functional", "hints", "policy", "rollout", "search", "sharpo"),
-    "contract": ("callbacks", "cli", "configs", "engine", "envs", "test_architecture.py", "test_bootstrap.py",
+    "contract": ("cli", "configs", "engine", "envs", "test_architecture.py", "test_bootstrap.py",
                  "test_docs.py", "test_optional_parts.py"),
-    "integration": ("integration", "lightning", "callbacks/test_control.py", "engine/test_vllm.py"),
+    "integration": ("callbacks", "integration", "lightning", "engine/test_vllm.py"),
     "fidelity": ("searchqa", "webshop", "envs/test_parity.py", "envs/test_release.py"),
 }  # fmt: skip
 GOLDEN_LIMIT = {torch.float64: 1e-5, torch.float32: 1e-5, torch.bfloat16: 1e-2}

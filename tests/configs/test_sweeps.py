@@ -92,6 +92,7 @@ def test_the_offline_comparison_has_the_same_members(name):
     assert offline == {key: list(map(str, value["values"])) for key, value in spec(name)["parameters"].items()}
 
 
+@pytest.mark.integration
 @pytest.mark.timeout(300)
 def test_one_member_runs_two_iterations_offline_and_again_continues_the_same_wandb_run(tmp_path):
     pytest.importorskip("wandb", reason="W&B is an optional part")
