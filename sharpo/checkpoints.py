@@ -101,9 +101,7 @@ def to_train_on(wanted: str | None, own: Path, settings: Mapping[str, Any]) -> s
     saved = _read(path, resume=True)
     done, most = int(saved["sharpo"]["policy_version"]), settings["trainer"]["max_epochs"]
     if done >= most and wanted != "auto":
-        raise DataError(
-            f"ckpt={wanted}: {path} has {done} iterations already and trainer.max_epochs={most}: raise it to go on"
-        )
+        raise DataError(f"ckpt={path} has {done} iterations already and trainer.max_epochs={most}: raise it to go on")
     if os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")) == "0":
         print(f"goes on from {path}: {done} of {most} iterations are done")  # noqa: T201
         told = changed(path, settings)

@@ -199,7 +199,7 @@ def train(cfg: DictConfig) -> float | None:
     """Validate, fit and return the swept metric (``swept``), None when it was never logged."""
     parts = Parts(cfg)
     if cfg.get("plan"):
-        print(plan.describe(parts.plain, parts.env, parts.run, parts.panels, parts.algorithm))  # noqa: T201
+        plan.tell(parts.plain, parts.env, parts.run, parts.panels, parts.algorithm)
         return None
     hush()
     lightning.seed_everything(cfg.seed, workers=True, verbose=False)

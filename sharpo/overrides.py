@@ -51,6 +51,8 @@ def split(arguments: Sequence[str], groups: Mapping[str, list[str]]) -> tuple[li
             continue
         chosen.append(argument)
         option = value.strip("'\"")
+        if "," in option and set(option.split(",")) <= set(groups[group]):
+            raise ConfigError(f"{argument}: one run has one {group}; add -m for a run of each")
         if option not in groups[group] and not key.startswith("~"):
             raise ConfigError(f"{group}={value}: there is no such choice{_close(option, groups[group])}")
     return chosen, values

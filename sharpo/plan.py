@@ -15,6 +15,7 @@ from sharpo.rollout.schedule import check_groups
 from sharpo.typed import value_of
 
 GIB = 2**30
+_REFUSED = "  refused      "
 _BYTES = {"float32": 4, "bfloat16": 2}
 _WRITTEN = {
     "credit": ("credit", ""),
@@ -82,13 +83,26 @@ def describe(config: Mapping[str, Any], env: Any, run: Path, panels: Mapping[str
         f"  updates      {updates} per iteration when turns append: {micro} rows each, {passes} pass(es)",
         f"  tokens       at most {episodes * per_episode:,} sampled per iteration",
         *_panels(config["panel"], env, missing),
-        *(f"  refused      {line}" for line in _refused(sizes["groups"], panels, env)),
+        *(f"{_REFUSED}{line}" for line in _refused(sizes["groups"], panels, env)),
         *(f"  missing      {line}" for line in dict.fromkeys(missing)),
         *model,
         "  files",
         *(f"    {path}" for path in (run / "config.yaml", *_files(config, run))),
     ]
     return "\n".join(lines)
+
+
+def tell(*run: Any) -> None:
+    """Print the plan of a run (see :func:`describe`).
+
+    Raises:
+        ConfigError: after it, when the run would be refused.
+    """
+    text = describe(*run)
+    print(text)  # noqa: T201
+    refused = [line.split(maxsplit=1)[1] for line in text.splitlines() if line.startswith(_REFUSED)]
+    if refused:
+        raise ConfigError(refused[0])
 
 
 def _panels(panels: Mapping[str, Any], env: Any, missing: list[str]) -> list[str]:

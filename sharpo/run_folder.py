@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import signal
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 from sharpo.errors import DataError
 from sharpo.rollout import store
@@ -63,8 +66,16 @@ def claimed(run: Path, *, fresh: bool, first: bool) -> Iterator[None]:
             yield
 
 
+def _obey(signum: int, frame: object) -> NoReturn:
+    """End at once: the trainer alone would look at the signal at the end of a batch, a collection later."""
+    del signum, frame
+    raise SystemExit
+
+
 @contextlib.contextmanager
 def _stopped(run: Path | None) -> Iterator[None]:
+    main = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGTERM, _obey) if main else None
     try:
         yield
     except SystemExit as ended:  # the trainer's own: without a code after SIGTERM, with 1 after Ctrl-C
@@ -74,3 +85,6 @@ def _stopped(run: Path | None) -> Iterator[None]:
             go_on = f"go on with ckpt={last}" if last.is_file() else "there is no checkpoint yet"
             print(f"stopped by {how}: {go_on}", file=sys.stderr)  # noqa: T201
         raise SystemExit(code) from None
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)

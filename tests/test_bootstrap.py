@@ -105,6 +105,27 @@ def test_a_failing_install_ends_with_pips_last_lines(bootstrap, tmp_path, monkey
     assert capfd.readouterr().out == ""  # progress is for terminals
 
 
+def test_what_was_installed_with_more_is_there_with_less(bootstrap, tmp_path, monkeypatch):
+    calls = []
+    for tool in ("g++", "cmake", "make"):
+        program(tmp_path / tool, "")
+    monkeypatch.setattr(bootstrap, "VENV", tmp_path)
+    monkeypatch.setattr(bootstrap, "STAMP", tmp_path / "stamp")
+    monkeypatch.setattr(bootstrap, "PYTHON", bootstrap.ROOT / "bootstrap.py")  # it is there
+    monkeypatch.setattr(bootstrap, "pip", lambda *arguments, **more: calls.append(arguments) or True)
+    monkeypatch.setattr(bootstrap, "drop_broken_vision", lambda: None)
+    done = subprocess.CompletedProcess([], 0, "2.13.0+cpu\n", "")
+    monkeypatch.setattr(bootstrap.subprocess, "run", lambda *arguments, **more: done)
+    bootstrap.main(["webshop", "smollm2"])
+    assert any("smollm2,webshop" in words[-1] for words in calls)
+    calls.clear()
+    for less in ([], ["smollm2"], ["webshop"], ["smollm2", "webshop"]):
+        bootstrap.main(less)
+    assert not calls
+    with pytest.raises(SystemExit, match="unknown extra 'webshp'"):
+        bootstrap.main(["webshp"])
+
+
 @pytest.mark.parametrize("command", [["train.py"], ["eval.py"], ["-m", "sharpo.data"], ["-m", "benchmarks"]])
 def test_a_python_without_sharpo_says_so_in_one_line(command):
     done = subprocess.run([sys.executable, "-S", *command], cwd=ROOT, capture_output=True, text=True, check=False)

@@ -113,6 +113,8 @@ class RolloutDataModule(lightning.LightningDataModule):
             if self.save_rollouts is not None:
                 store.check_folder(self.save_rollouts)
         if self.engine is None:
+            if trainer is not None and trainer.is_global_zero:
+                print("starting the engine and the environments", flush=True)  # noqa: T201
             self.engine = self.make_engine()
             if isinstance(self.engine, TextEngine):
                 self.engine.attach(self.renderer.action_ids)

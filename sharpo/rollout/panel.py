@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from sharpo.env import Split, TextEnv
 from sharpo.episode import Task
 from sharpo.errors import ConfigError
-from sharpo.ranges import Count, Natural, NonNegative, check
+from sharpo.ranges import Count, Natural, NonNegative, Within, check
 from sharpo.seeding import fixed_order
+
+MOST = 100_000
+"""Most tasks of a panel: all of them are listed before the first is played."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +31,7 @@ class Panel:
     """
 
     split: Split = "val"
-    tasks: Count | None = None
+    tasks: Annotated[int, Within(1, MOST)] | None = None
     temperature: NonNegative = 1.0
     samples: Count = 1
     first: Natural = 0
@@ -52,7 +56,8 @@ class Panel:
             raise ConfigError(f"panel.first={self.first}: split {self.split!r} has {known} tasks; lower it")
         if known is not None and stop > known:
             raise ConfigError(
-                f"panel: split {self.split!r} has {known} tasks, wanted {self.first} to {stop - 1}; lower tasks"
+                f"panel.tasks={self.tasks}: split {self.split!r} has {known} tasks, "
+                + (f"and first={self.first} leaves {known - self.first}; lower it" if self.first else "lower it")
             )
         return stop, known
 

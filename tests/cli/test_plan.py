@@ -3,6 +3,7 @@
 import pytest
 
 from sharpo import cli
+from sharpo.errors import ConfigError
 
 
 @pytest.fixture
@@ -36,10 +37,13 @@ def test_files_that_are_not_there_are_named(planned):
     assert "missing      there is no file of questions data/searchqa/test.parquet" in out
 
 
-def test_more_tasks_than_a_split_has_are_told(planned):
-    out = planned("env=searchqa", "prompt=searchqa_windowed", "panel.val.tasks=9999", "model.path=/nowhere")
-    assert "refused      panel.val: split 'val' has 14 tasks, wanted 0 to 9998; lower tasks" in out
-    assert "refused      data.sizes.groups=16, but the train split has 14 tasks; lower it" in out
+def test_more_tasks_than_a_split_has_are_told(planned, capsys):
+    refused = "data.sizes.groups=16, but the train split has 14 tasks; lower it"
+    with pytest.raises(ConfigError, match=f"^{refused}$"):  # a script sees it by the exit code
+        planned("env=searchqa", "prompt=searchqa_windowed", "panel.val.tasks=9999", "model.path=/nowhere")
+    out = capsys.readouterr().out
+    assert f"refused      {refused}" in out
+    assert "refused      panel.val.tasks=9999: split 'val' has 14 tasks, lower it" in out
 
 
 def test_a_model_made_from_words_that_are_not_there_yet(planned):

@@ -107,7 +107,7 @@ def test_a_knob_of_a_late_part_that_is_not_read(toy_tokenizer, tmp_path):
 def test_a_panel_larger_than_its_split_before_anything_is_loaded():
     sizes = ("data.budgets.turn_tokens=16", "data.sizes.groups=8", "panel.val.tasks=9999")
     cfg = cli.read("train", ["~experiment", "name=test", "env=searchqa", "prompt=searchqa_windowed", *sizes])
-    with pytest.raises(ConfigError, match=r"^panel\.val: split 'val' has \d+ tasks, wanted 0 to 9998; lower tasks"):
+    with pytest.raises(ConfigError, match=r"^panel\.val\.tasks=9999: split 'val' has \d+ tasks, lower it"):
         cli.Parts(cfg).trainer()
 
 

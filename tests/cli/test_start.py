@@ -1,5 +1,9 @@
 """What a run refuses before it begins: values out of range, removed parts, what the program sets itself, bad files."""
 
+import os
+import signal
+import time
+
 import pytest
 import torch
 
@@ -140,6 +144,21 @@ def test_who_is_stopped_is_told_how_to_go_on_and_has_not_finished(tmp_path, caps
     with pytest.raises(SystemExit), run_folder.claimed(tmp_path, fresh=False, first=True):
         raise SystemExit(code)
     assert capsys.readouterr().err == f"stopped by {how}: go on with ckpt={tmp_path}/checkpoints/last.ckpt\n"
+
+
+def test_sigterm_ends_a_run_at_once_and_what_was_there_before_is_put_back(tmp_path, capsys):
+    before = signal.getsignal(signal.SIGTERM)
+
+    def hit():
+        with run_folder.claimed(tmp_path, fresh=True, first=True):
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(10)
+            pytest.fail("it went on")
+
+    with pytest.raises(SystemExit) as stopped:
+        hit()
+    assert (stopped.value.code, capsys.readouterr().err) == (143, "stopped by SIGTERM: there is no checkpoint yet\n")
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_a_file_system_without_locks_is_said(tmp_path, monkeypatch, capsys):

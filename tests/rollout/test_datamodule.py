@@ -314,7 +314,7 @@ def test_panels_share_their_tasks_and_refuse_more_than_there_are():
     shares = [Panel(tasks=5, first=2).select(env, rank, 2) for rank in range(2)]
     assert [[task.id for task in share] for share in shares] == [whole[2:7:2], whole[3:7:2]]
     assert Panel(tasks=1).select(env, 1, 2) == ()
-    with pytest.raises(ConfigError, match="12 tasks, wanted 8 to 13"):
+    with pytest.raises(ConfigError, match=r"panel.tasks=6: split 'val' has 12 tasks, and first=8 leaves 4; lower it"):
         Panel(tasks=6, first=8).select(env)
     with pytest.raises(ConfigError, match="endless"):
         Panel(split="train").select(env)
