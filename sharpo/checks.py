@@ -285,14 +285,15 @@ def check_optimizer(make: Callable[..., torch.optim.Optimizer], schedule: Callab
     Raises:
         ConfigError: with what they said.
     """
-    name = "optimizer"
+    name, made = "optimizer", make
     try:
         toy = make(list(torch.nn.Linear(2, 2).named_parameters()))
-        name = "schedule"
         if schedule is not None:
+            name, made = "schedule", schedule
             schedule(toy)
     except (ValueError, TypeError, RuntimeError, ZeroDivisionError) as error:
-        raise ConfigError(f"{name}: {_first_line(error)}") from error
+        given = getattr(getattr(made, "func", None), "keywords", {})  # of the part that the configuration names
+        raise ConfigError(", ".join([f"{name}: {_first_line(error)}", *(f"{k}={v}" for k, v in given.items())])) from error
 
 
 def _first_line(error: Exception) -> str:

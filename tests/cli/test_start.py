@@ -40,7 +40,7 @@ def refused(*arguments, root):
         ("~seed", "~seed: a run needs seed"),
         ("++sead=1", "the configuration has no 'sead'; did you mean 'seed'"),
         ("=3", "'=3' is not of the form key=value"),
-        ("optimizer.lr=-1", "optimizer: Invalid learning rate: -1"),
+        ("optimizer.lr=-1", "optimizer: Invalid learning rate: -1, lr=-1"),
         ("trainer.strategy=ddp", "trainer.strategy='ddp': the program sets it from strategy=...; leave it out"),
         ("trainer.num_sanity_val_steps=3", "trainer.num_sanity_val_steps=3: the program sets it; leave it out"),
         ("model.path=", "model.path='': give a model's folder"),
