@@ -293,8 +293,5 @@ def check_optimizer(make: Callable[..., torch.optim.Optimizer], schedule: Callab
             schedule(toy)
     except (ValueError, TypeError, RuntimeError, ZeroDivisionError) as error:
         given = getattr(getattr(made, "func", None), "keywords", {})  # of the part that the configuration names
-        raise ConfigError(", ".join([f"{name}: {_first_line(error)}", *(f"{k}={v}" for k, v in given.items())])) from error
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0] or type(error).__name__
+        said = str(error).strip().partition("\n")[0] or type(error).__name__
+        raise ConfigError(", ".join([f"{name}: {said}", *(f"{k}={v}" for k, v in given.items())])) from error
