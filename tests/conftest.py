@@ -63,6 +63,15 @@ def tier_of(path: Path, integration: bool = False) -> str:
     return "integration" if integration else named[max(named, key=len)]
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """With ``-m TIER`` leave out the files of other tiers; any file may hold a test of the integration tier."""
+    wanted = config.getoption("markexpr")
+    test = collection_path.name.startswith("test_") or collection_path.is_relative_to(REPOSITORY / "sharpo")
+    if wanted not in TIERS or wanted == "integration" or collection_path.suffix != ".py" or not test:
+        return None
+    return True if tier_of(collection_path) != wanted else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark every test with its tier, and begin with the files that take long, so that no worker ends alone."""
     order = list(TIERS)[::-1]

@@ -70,7 +70,14 @@ def hydra(tmp_path_factory):
     return run
 
 
-@pytest.mark.parametrize("arguments", commands("train"))
+def with_processes(words, starts) -> list:
+    """The parameters; those whose command is a process of its own belong to the integration tier."""
+    return [pytest.param(x, marks=[pytest.mark.integration] if starts(x) else []) for x in words]
+
+
+@pytest.mark.parametrize(
+    "arguments", with_processes(commands("train"), lambda words: overrides.wants_hydra(shlex.split(words)))
+)
 def test_train_commands_of_the_docs_compose(arguments: str, hydra, tmp_path: Path, monkeypatch, capsys):
     words = [word for word in shlex.split(arguments) if word not in ("--multirun", "-m")]
     words = [word.split(",")[0] if "=" in word and not set("[{") & set(word) else word for word in words]
@@ -101,7 +108,7 @@ def code_of(page: Path) -> str:
     return "\n".join([*fenced, *re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))])
 
 
-@pytest.mark.parametrize("module", named(MODULE))
+@pytest.mark.parametrize("module", with_processes(named(MODULE), lambda module: module == "sharpo.cli"))
 def test_modules_of_the_docs_can_be_run(module: str, monkeypatch, capsys):
     found = importlib.util.find_spec(module)
     assert found is not None, f"python -m {module}: there is no such module"

@@ -17,6 +17,7 @@ def test_what_is_absent_is_named_with_its_extra():
     assert absent({"torch": "x", "no_such_module": "dense"}) == {"no_such_module": "dense"}
 
 
+@pytest.mark.integration
 def test_ci_refuses_a_set_up_in_which_tests_would_be_skipped(tmp_path):
     (tmp_path / "sitecustomize.py").write_text(
         "import importlib.util as u\nfind = u.find_spec\n"

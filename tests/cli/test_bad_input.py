@@ -138,6 +138,7 @@ def test_missing_alfworld_games_say_where_to_get_them(tmp_path, monkeypatch):
         cli.Parts(cli.read("train", ["experiment=alfworld_tiny"]))
 
 
+@pytest.mark.integration
 def test_the_program_prints_one_message_and_exits_with_2():
     done = subprocess.run(
         [sys.executable, str(REPOSITORY / "train.py"), "data.sizes.group_size=1"], cwd=REPOSITORY, check=False,

@@ -36,6 +36,7 @@ def test_the_table_shows_the_first_and_the_last_validation(tmp_path):
         assert wanted in text
 
 
+@pytest.mark.integration
 def test_a_failed_stage_ends_the_demo_with_its_code(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as stop:
