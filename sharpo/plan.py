@@ -15,7 +15,6 @@ from sharpo.rollout.schedule import check_groups
 from sharpo.typed import value_of
 
 GIB = 2**30
-_REFUSED = "  refused      "
 _BYTES = {"float32": 4, "bfloat16": 2}
 _WRITTEN = {
     "credit": ("credit", ""),
@@ -83,7 +82,7 @@ def describe(config: Mapping[str, Any], env: Any, run: Path, panels: Mapping[str
         f"  updates      {updates} per iteration when turns append: {micro} rows each, {passes} pass(es)",
         f"  tokens       at most {episodes * per_episode:,} sampled per iteration",
         *_panels(config["panel"], env, missing),
-        *(f"{_REFUSED}{line}" for line in _refused(sizes["groups"], panels, env)),
+        *(f"  refused      {line}" for line in _refused(sizes["groups"], panels, env)),
         *(f"  missing      {line}" for line in dict.fromkeys(missing)),
         *model,
         "  files",
@@ -92,17 +91,15 @@ def describe(config: Mapping[str, Any], env: Any, run: Path, panels: Mapping[str
     return "\n".join(lines)
 
 
-def tell(*run: Any) -> None:
+def tell(config: Mapping[str, Any], env: Any, run: Path, panels: Mapping[str, Any], algorithm: Algorithm) -> None:
     """Print the plan of a run (see :func:`describe`).
 
     Raises:
         ConfigError: after it, when the run would be refused.
     """
-    text = describe(*run)
-    print(text)  # noqa: T201
-    refused = [line.split(maxsplit=1)[1] for line in text.splitlines() if line.startswith(_REFUSED)]
-    if refused:
-        raise ConfigError(refused[0])
+    print(describe(config, env, run, panels, algorithm))  # noqa: T201
+    for line in _refused(config["data"]["sizes"]["groups"], panels, env):
+        raise ConfigError(line)
 
 
 def _panels(panels: Mapping[str, Any], env: Any, missing: list[str]) -> list[str]:

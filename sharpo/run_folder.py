@@ -79,6 +79,8 @@ def _stopped(run: Path | None) -> Iterator[None]:
     try:
         yield
     except SystemExit as ended:  # the trainer's own: without a code after SIGTERM, with 1 after Ctrl-C
+        if ended.code not in (None, 1):
+            raise
         how, code = ("SIGTERM", 143) if ended.code is None else ("Ctrl-C", 130)
         if run is not None:
             last = run / "checkpoints" / "last.ckpt"

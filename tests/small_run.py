@@ -50,3 +50,22 @@ def train(root: Path, *more: str, callbacks=(), ckpt=None, folder: Path | None =
     trainer.callbacks.extend(callbacks)
     trainer.fit(module, datamodule=data, ckpt_path=ckpt, weights_only=True)
     return trainer, module, data
+
+
+ROAD = (
+    "data.pool._target_=sharpo.rollout.env_pool.InlineEnvPool", "data.sizes.passes=1", "trainer.accelerator=cpu",
+    "callbacks.progress.refresh_rate=0",
+)  # fmt: skip
+TINY_MODEL = (
+    "model.path.width=32", "model.path.heads=1", "model.path.layers=1", "model.path.feed_forward=32",
+)  # fmt: skip
+
+
+def road(root: Path, experiment: str, *more: str) -> Path:
+    """Run an experiment as ``train.py`` does, shrunk; return its folder."""
+    from sharpo import cli
+
+    folder = root / experiment
+    settings = (f"experiment={experiment}", f"paths.root={root}", f"paths.run={folder}")
+    cli.train(cli.read("train", [*settings, *ROAD, *more]))
+    return folder

@@ -139,6 +139,9 @@ def test_who_is_stopped_is_told_how_to_go_on_and_has_not_finished(tmp_path, caps
         with pytest.raises(SystemExit) as stopped, run_folder.claimed(tmp_path, fresh=True, first=first):
             raise SystemExit(code)
         assert (stopped.value.code, capsys.readouterr().err) == (exits, told)
+    with pytest.raises(SystemExit, match="3"), run_folder.claimed(tmp_path, fresh=True, first=True):
+        raise SystemExit(3)  # somebody else's
+    assert capsys.readouterr().err == ""
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints" / "last.ckpt").touch()
     with pytest.raises(SystemExit), run_folder.claimed(tmp_path, fresh=False, first=True):

@@ -3,26 +3,18 @@
 import csv
 
 import pytest
+import small_run
 from safetensors.torch import load_file
 
-from sharpo import cli
-
 SMALL = (
-    "data.pool._target_=sharpo.rollout.env_pool.InlineEnvPool", "data.sizes.groups=1", "data.sizes.group_size=8",
-    "data.sizes.passes=1", "trainer.accelerator=cpu", "trainer.accumulate_grad_batches=1", "env.train_games=1",
-    "env.max_turns=6", "env.strict=true", "env.invalid_penalty=0.1","callbacks.progress.refresh_rate=0",
+    "data.sizes.groups=1", "data.sizes.group_size=8", "trainer.accumulate_grad_batches=1", "env.train_games=1",
+    "env.max_turns=6", "env.strict=true", "env.invalid_penalty=0.1",
 )  # fmt: skip
-MODEL = ("model.path.width=32", "model.path.heads=1", "model.path.layers=1", "model.path.feed_forward=32")
 
 
 @pytest.fixture
 def run(alfworld_games, tmp_path):
-    def start(experiment, *more):
-        settings = (f"experiment={experiment}", f"env.data={alfworld_games}", f"paths.root={tmp_path}")
-        cli.train(cli.read("train", [*settings, f"paths.run={tmp_path / experiment}", *SMALL, *more]))
-        return tmp_path / experiment
-
-    return start
+    return lambda name, *more: small_run.road(tmp_path, name, f"env.data={alfworld_games}", *SMALL, *more)
 
 
 def columns(folder, *names):
@@ -34,7 +26,7 @@ def columns(folder, *names):
 
 @pytest.mark.integration
 def test_a_warm_start_and_one_iteration_of_sharpo_that_moves_the_policy(run):
-    warm = run("alfworld_warmstart", "schedule.warmup=1", "trainer.max_epochs=12", *MODEL)
+    warm = run("alfworld_warmstart", "schedule.warmup=1", "trainer.max_epochs=12", *small_run.TINY_MODEL)
     (nll,) = columns(warm, "train/nll")
     assert len(nll) == 12
     assert nll[-1] < nll[0] / 2
